@@ -1,0 +1,130 @@
+"""The checks of a course as pytest runs them: the `student` and `rng` fixtures, the marker, and one verdict a check."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Generator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from . import report
+from .course import Course
+from .judge import PASSED, Verdict, judge
+from .student import Origin, enforce
+from .submission import Submission
+
+MARKER = 'check(exercise, points): a graded check of "module.function"; parametrized cases share its points'
+
+
+class Checks:
+    """A pytest plugin that holds the verdicts of one submission's checks. `submit` begins another submission."""
+
+    def __init__(self, course: Course, seed: int) -> None:
+        self.course = course
+        self.seed = seed
+        self.described: dict[str, report.Check] = {}  # by node id; their outcome is not yet known
+        self.verdicts: dict[str, Verdict] = {}
+
+    def submit(self, submission: Submission, origin: Origin, files: dict[str, str]) -> None:
+        """Make `submission` the one that checks meet. `files` are its in-process files, by full path."""
+        self.submission, self.origin, self.files = submission, origin, files
+        self.verdicts = {}
+
+    def report(self, isolation: str) -> report.Report:
+        """The report of the checks that ran since `submit`."""
+        checks = [
+            _decided(self.described[id], verdict) for id, verdict in self.verdicts.items() if id in self.described
+        ]
+        names = ((exercise.name, exercise.hints) for exercise in self.course.exercises)
+        return report.Report(self.submission.name, report.by_exercise(checks, names), isolation, self.seed)
+
+    @pytest.fixture
+    def student(self, request: pytest.FixtureRequest) -> Any:
+        """The student's module that the check's exercise lives in."""
+        exercise = self.described[request.node.nodeid].exercise
+        enforce(self.submission, self.course.rules, exercise)
+        return self.origin.module(exercise.rpartition(".")[0], exercise)
+
+    @pytest.fixture
+    def rng(self, request: pytest.FixtureRequest) -> np.random.Generator:
+        """Random numbers that are the same for the same check and seed; a visible check's seed is the course's own."""
+        check = self.described[request.node.nodeid]
+        seed = self.seed if check.hidden else self.course.seed
+        return np.random.default_rng(int.from_bytes(hashlib.sha256(f"{seed} {check.id}".encode()).digest()[:8], "big"))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Read the markers before anything is deselected: a typo is an error, and cases share points as they were written."""
+        marked = [(item, marker) for item in items if (marker := item.get_closest_marker("check")) is not None]
+        cases = Counter(_function(item) for item, _ in marked)
+        for item, marker in marked:
+            self.described[item.nodeid] = self._describe(item, marker, cases[_function(item)])
+            item.extra_keyword_matches.add(self.described[item.nodeid].exercise)
+            item.add_marker(pytest.mark.filterwarnings("default"))  # a student's code that warns is not wrong
+        ids = Counter(check.id for check in self.described.values())
+        for id in (id for id, count in ids.items() if count > 1):
+            raise pytest.UsageError(f"two checks have the id {id}: give one test function another name")
+
+    def _describe(self, item: pytest.Item, marker: pytest.Mark, cases: int) -> report.Check:
+        where = f"{item.location[0]}:{(item.location[1] or 0) + 1}"
+        if len(marker.args) != 1 or set(marker.kwargs) != {"points"}:
+            raise pytest.UsageError(f'{where}: write @pytest.mark.check("module.function", points=2)')
+        exercise, points = marker.args[0], marker.kwargs["points"]
+        if self.course.exercise(exercise) is None:
+            raise pytest.UsageError(f"{where}: there is no exercise {exercise!r} in [tool.grader.exercises]")
+        if not isinstance(points, int | float) or not points > 0:
+            raise pytest.UsageError(f"{where}: points is {points!r}, a number above 0 was due")
+        title = (getattr(item.function, "__doc__", None) or "").strip().split("\n")[0]  # type: ignore[attr-defined]
+        if not title:
+            raise pytest.UsageError(f"{where}: the first line of the docstring is the check's title, and there is none")
+        case = item.name.partition("[")[2].rstrip("]")
+        return report.Check(
+            id=f"{exercise}/{item.name.removeprefix('test_')}",
+            exercise=exercise,
+            title=f"{title} ({case})" if case else title,
+            points=Fraction(str(points)) / cases,
+            status="passed",
+            hidden=self.course.hidden in Path(item.path).parents,
+        )
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Keep the first verdict of a check's three phases that is not a pass, and show it in words instead of frames of ours."""
+        result = yield
+        check = self.described.get(item.nodeid)
+        if check is None:
+            return result
+        verdict = judge(call.excinfo.value if call.excinfo else None, check.exercise, self.course, self.files)
+        if self.verdicts.get(item.nodeid, PASSED) == PASSED:
+            self.verdicts[item.nodeid] = verdict
+        if verdict.status not in ("passed", "skipped"):
+            result.outcome = "failed"
+            result.verdict = verdict  # type: ignore[attr-defined]
+            if item.config.getoption("tbstyle", "auto") == "auto" and verdict.status != "broken":
+                result.longrepr = explained(check, verdict)
+        return result
+
+
+def explained(check: report.Check, verdict: Verdict) -> str:
+    """What a student reads of a check that did not pass: its claim, the message, and the way through their own lines."""
+    lines = [f"{check.exercise}: {check.title}", "", verdict.message]
+    if verdict.trouble is not None and verdict.status == "crashed":
+        lines += ["", *(f"  {frame.file}:{frame.line}: in {frame.function}: {frame.code}" for frame in verdict.trouble.frames)]
+    return "\n".join(lines)
+
+
+def _function(item: pytest.Item) -> str:
+    return item.nodeid.partition("[")[0]
+
+
+def _decided(check: report.Check, verdict: Verdict) -> report.Check:
+    return report.Check(
+        check.id, check.exercise, check.title, check.points, verdict.status, verdict.message, None, verdict.trouble, check.hidden
+    )

@@ -1,0 +1,118 @@
+"""grade(submission, course) -> Report: the only road from a submission to a score."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import pytest
+
+from .checks import Checks
+from .course import Course
+from .report import Report
+from .runner import Confined, Runner
+from .student import StudentModule, unavailable
+from .submission import Submission
+from _pytest.runner import runtestprotocol
+
+
+class GraderFailed(Exception):
+    """The grader itself can't work: a check can't be collected, or the runner can't be started."""
+
+
+def grade(submission: Submission, course: Course, **settings: Any) -> Report:
+    """Grade one submission; `settings` are those of `grade_all`."""
+    reports: list[Report] = []
+    grade_all([submission], course, lambda _, report: reports.append(report), **settings)
+    return reports[0]
+
+
+def grade_all(
+    submissions: Iterable[Submission],
+    course: Course,
+    done: Callable[[Submission, Report], None],
+    *,
+    seed: int | None = None,
+    select: str = "",
+    isolation: str | None = None,
+) -> None:
+    """Grade submissions one after another in one pytest session with one warm runner, and hand each report to `done`.
+
+    `select` is a pytest -k expression (an exercise's name is one of its words); `isolation` is as in `Runner`. Raises GraderFailed.
+    """
+    checks = Checks(course, course.seed if seed is None else seed)
+    forbid = {name: rule.forbid for name, rule in course.rules.items() if rule.forbid}
+    with Runner(course.limits, isolation=isolation) as runner:
+        loop = _Loop(submissions, checks, done, runner.isolation, lambda submission: runner.open(submission.sources, forbid=forbid))
+        _run(course, select, [checks, loop])
+    if loop.trouble:
+        raise GraderFailed(loop.trouble)
+
+
+def _run(course: Course, select: str, plugins: list[object]) -> None:
+    """One quiet pytest session over the course's checks: no plugin, setting or file of anybody else joins in."""
+    arguments = [
+        *("-c", str(course.root / "pyproject.toml"), "--rootdir", str(course.root), "--override-ini", "addopts="),
+        *("--import-mode", "importlib", "--noconftest", "--disable-plugin-autoload", "--capture", "no"),
+        *(flag for name in ("terminal", "cacheprovider", "logging", "junitxml", "faulthandler", "stepwise") for flag in ("-p", f"no:{name}")),
+        *(("-k", select) if select else ()),
+        *map(str, course.checks),
+    ]
+    os.environ.pop("PYTEST_ADDOPTS", None)
+    os.environ.pop("PYTEST_PLUGINS", None)
+    pytest.main(arguments, plugins=plugins)
+
+
+class _Loop:
+    """The pytest plugin that runs every check once for each submission, instead of once."""
+
+    def __init__(
+        self,
+        submissions: Iterable[Submission],
+        checks: Checks,
+        done: Callable[[Submission, Report], None],
+        isolation: str,
+        open: Callable[[Submission], AbstractContextManager[Confined]],
+    ) -> None:
+        self.submissions, self.checks, self.done, self.isolation, self.open = submissions, checks, done, isolation, open
+        self.trouble = "pytest did not start"
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Remember what could not be collected: the course is broken, and no submission may pay for it."""
+        if report.failed:
+            self.trouble = f"the checks can't be collected: {report.longreprtext}"
+
+    def pytest_internalerror(self, excrepr: object) -> None:
+        """pytest itself, or our plugin, broke."""
+        self.trouble = str(excrepr)
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Grade each submission; nothing is reported as a test of ours."""
+        if session.testsfailed:
+            return True
+        self.trouble = "" if session.items else "no check matches"
+        for submission in self.submissions:
+            with self.open(submission) as confined:
+                self.checks.submit(submission, ConfinedOrigin(submission, confined), {})
+                for item in session.items:
+                    runtestprotocol(item, log=False, nextitem=None)
+                self.done(submission, self.checks.report(self.isolation))
+        return True
+
+
+class ConfinedOrigin:
+    """The modules of a submission behind the wall; those that were not handed in, or were refused, are told here."""
+
+    def __init__(self, submission: Submission, confined: Confined) -> None:
+        self.submission, self.confined = submission, confined
+
+    def module(self, module: str, exercise: str) -> Any:
+        trouble = unavailable(self.submission, module)
+        if trouble is not None:
+            absent = StudentModule(module)
+            absent.trouble = trouble
+            return absent
+        self.confined.begin(exercise)
+        return self.confined.module(module, exercise)

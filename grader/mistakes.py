@@ -1,0 +1,109 @@
+"""Mistakes as data: a recipe is a right exercise with slots, a mistake goes into a slot, and variants are made by recursion."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from .report import Mistake
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+_REGISTERED: dict[Callable[..., Any], list[Wrong]] = {}
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A wrong part, and the modules it is meant for (all of them when `only` is empty)."""
+
+    part: Callable[..., Any]
+    only: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A recipe with wrong parts: what to call, and which mistakes are in it (one, or two for a pair)."""
+
+    call: Callable[..., Any]
+    mistakes: tuple[Mistake, ...]
+    slots: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return "+".join(mistake.name for mistake in self.mistakes)
+
+
+def instead_of(right: Callable[..., Any], *, only: str | tuple[str, ...] = ()) -> Callable[[Function], Function]:
+    """Register the decorated function (or class) as what some students write instead of `right`.
+
+    Its name is the mistake's name; its docstring's first line says what is wrong, and a paragraph `Hint:` leads on.
+    """
+
+    def register(part: Function) -> Function:
+        _REGISTERED.setdefault(right, []).append(Wrong(part, (only,) if isinstance(only, str) else only))
+        return part
+
+    return register
+
+
+def described(part: Callable[..., Any]) -> Mistake:
+    """The mistake that a registered function's name and docstring tell. Raises ValueError when the docstring lacks a part."""
+    text, _, hint = inspect.cleandoc(part.__doc__ or "").partition("Hint:")
+    if not text.strip() or not hint.strip():
+        raise ValueError(f"{part.__module__}.{part.__name__}: the docstring needs a line of text and a paragraph 'Hint:'")
+    return Mistake(part.__name__, " ".join(text.split()), " ".join(hint.split()))
+
+
+def singles(recipe: Callable[..., Any], module: str) -> Iterator[Variant]:
+    """Every variant of `recipe` with one wrong part, in its own slots or in those of its parts."""
+    for wrong in _REGISTERED.get(recipe, []):
+        if not wrong.only or module in wrong.only:
+            yield Variant(wrong.part, (described(wrong.part),), ("",))
+    methods = _methods(recipe) if inspect.isclass(recipe) else {}
+    for name, method in methods.items():
+        for variant in singles(method, module):
+            yield Variant(_with_method(recipe, name, variant.call), variant.mistakes, tuple(f"{name}.{slot}" for slot in variant.slots))
+    for slot, part in _slots(recipe).items():
+        for variant in singles(part, module):
+            yield Variant(functools.partial(recipe, **{slot: variant.call}), variant.mistakes, tuple(f"{slot}.{deep}" for deep in variant.slots))
+
+
+def pairs(recipe: Callable[..., Any], module: str) -> Iterator[Variant]:
+    """Every variant with two wrong parts in different slots."""
+    methods = _methods(recipe) if inspect.isclass(recipe) else {}
+    for name, method in methods.items():
+        for variant in pairs(method, module):
+            yield Variant(_with_method(recipe, name, variant.call), variant.mistakes, tuple(f"{name}.{slot}" for slot in variant.slots))
+    slots = list(_slots(recipe).items())
+    for slot, part in slots:  # both wrong parts inside one slot
+        for variant in pairs(part, module):
+            yield Variant(functools.partial(recipe, **{slot: variant.call}), variant.mistakes, tuple(f"{slot}.{deep}" for deep in variant.slots))
+    for index, (slot, part) in enumerate(slots):
+        for other_slot, other in slots[index + 1 :]:
+            for first in singles(part, module):
+                for second in singles(other, module):
+                    call = functools.partial(recipe, **{slot: first.call, other_slot: second.call})
+                    yield Variant(call, first.mistakes + second.mistakes, (slot, other_slot))
+
+
+def _slots(recipe: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
+    if inspect.isclass(recipe) or not callable(recipe):
+        return {}
+    try:
+        parameters = inspect.signature(recipe).parameters.values()
+    except (TypeError, ValueError):
+        return {}
+    return {item.name: item.default for item in parameters if item.kind is item.KEYWORD_ONLY and callable(item.default)}
+
+
+def _methods(cls: Any) -> dict[str, Callable[..., Any]]:
+    return {name: member for name, member in vars(cls).items() if inspect.isfunction(member)}
+
+
+def _with_method(cls: Any, name: str, method: Callable[..., Any]) -> Any:
+    def bound(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return method(self, *args, **kwargs)
+
+    return type(cls.__name__, (cls,), {name: bound})

@@ -1,0 +1,126 @@
+"""What the `student` fixture gives in a student's own pytest: their module itself, so that breakpoints, prints and traces work."""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+from typing import Any, Protocol
+
+from .course import Rule
+from .source import rule_broken
+from .submission import Submission
+from .judge import student_frames
+from .trouble import Trouble, raise_as
+
+
+class Origin(Protocol):
+    """Where the modules that checks call come from: this process, or a confined one."""
+
+    def module(self, module: str, exercise: str) -> Any:
+        """The student's module for a check of `exercise`: attributes are the student's functions and classes."""
+
+
+class StudentModule(ModuleType):
+    """A student's module. What it lacks, or why it could not be imported, is told when an attribute is asked for."""
+
+    trouble: Trouble | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise_as(self.trouble or missing(self.__name__, name))
+
+
+def missing(module: str, function: str) -> Trouble:
+    """The trouble of a function that the student's module does not define."""
+    return Trouble("missing", "AttributeError", f"{module}.py has no {function}: it is still to do")
+
+
+class InProcess:
+    """The modules of a submission, imported into this process under their own names, and only those."""
+
+    def __init__(self, submission: Submission) -> None:
+        self.submission = submission
+        self.files = {str(path): path.name for path in submission.paths.values()}
+        self._modules: dict[str, StudentModule] = {}
+        self._finder = _Finder(self)
+        sys.meta_path.insert(0, self._finder)
+
+    def close(self) -> None:
+        """Forget the modules, so that another submission can be imported under the same names."""
+        sys.meta_path.remove(self._finder)
+        for name in self._modules:
+            sys.modules.pop(name, None)
+
+    def module(self, module: str, exercise: str) -> StudentModule:
+        if module not in self._modules:
+            self._modules[module] = self._import(module)
+        return self._modules[module]
+
+    def _import(self, name: str) -> StudentModule:
+        module = StudentModule(name)
+        module.trouble = unavailable(self.submission, name)
+        if module.trouble is not None:
+            return module
+        source, path = self.submission.sources[name], str(self.submission.paths[name])
+        module.__file__ = path
+        sys.modules[name] = module  # dataclasses look their module up there
+        try:
+            exec(compile(source, path, "exec"), module.__dict__)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            del sys.modules[name]
+            module = StudentModule(name)  # without the names that were defined before it broke
+            module.trouble = import_trouble(name, error, student_frames(error, self.files))
+        return module
+
+
+class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Lets one exercise file import another (`from torch_attention import attention`) without touching sys.path."""
+
+    def __init__(self, origin: InProcess) -> None:
+        self.origin = origin
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> importlib.machinery.ModuleSpec | None:
+        return importlib.util.spec_from_loader(name, self) if name in self.origin.submission.sources else None
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
+        module = self.origin.module(spec.name, "")
+        if module.trouble is not None:
+            raise ImportError(module.trouble.message)
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Nothing is left to do: the origin has executed it."""
+
+
+def unavailable(submission: Submission, module: str) -> Trouble | None:
+    """Why a module of a submission can't even be imported: not handed in (which is no fault), or refused."""
+    if module in submission.refused:
+        return Trouble("import", "ImportError", submission.refused[module])
+    if module not in submission.sources:
+        return Trouble("missing", "AttributeError", f"{module}.py was not handed in")
+    return None
+
+
+def import_trouble(module: str, error: BaseException, frames: tuple[Any, ...]) -> Trouble:
+    """The trouble of a module that raised while it was imported; a syntax error has its line and code in the message."""
+    if isinstance(error, SyntaxError):
+        code = f": {error.text.strip()}" if error.text else ""
+        return Trouble("import", type(error).__name__, f"{module}.py line {error.lineno} is no Python ({error.msg}){code}", frames)
+    place = f" in line {frames[-1].line}" if frames else ""
+    return Trouble("import", type(error).__name__, f"{module}.py could not be imported: {type(error).__name__}{place}: {error}", frames)
+
+
+def enforce(submission: Submission, rules: Mapping[str, Rule], exercise: str) -> None:
+    """Raise the trouble of a broken rule, read from the student's source (design decision 10)."""
+    module, _, function = exercise.rpartition(".")
+    rule, source = rules.get(exercise), submission.sources.get(module)
+    sentence = rule_broken(source, function, rule) if rule and source else None
+    if sentence:
+        raise_as(Trouble("rule", "RuntimeError", sentence))

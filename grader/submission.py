@@ -1,0 +1,141 @@
+"""Reading a submission: a folder, one file or a notebook becomes the bytes of its exercise modules, and nothing else of it counts."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+MAX_BYTES = 1_000_000  # a lesson's file has about 20,000
+
+
+class SubmissionError(Exception):
+    """The submission can't be read at all; the message is one sentence for a person."""
+
+
+class Refused(Exception):
+    """One file of a submission can't be taken; the others still count."""
+
+
+@dataclass(frozen=True)
+class Submission:
+    """The exercise modules of one student: sources by module, and a sentence for each file that can't be taken."""
+
+    name: str
+    sources: Mapping[str, bytes]
+    refused: Mapping[str, str] = field(default_factory=dict)
+    paths: Mapping[str, Path] = field(default_factory=dict)
+
+
+def read_submission(path: Path, modules: Sequence[str]) -> Submission:
+    """Read the exercise files among `modules` from a folder, a .py file or a notebook.
+
+    Raises SubmissionError when `path` is missing, unreadable or no such thing.
+    """
+    try:
+        info = path.stat()
+    except (OSError, ValueError) as error:
+        raise SubmissionError(f"{path} can't be read: {_reason(error)}") from None
+    if stat.S_ISDIR(info.st_mode):
+        return _collect(path.resolve().name, _files_in(path, modules))
+    if path.suffix not in (".py", ".ipynb"):
+        raise SubmissionError(f"{path} is no submission: a folder, a .py file or a notebook (.ipynb) was due")
+    module = _module_named(path.stem, modules)
+    if module is None:
+        raise SubmissionError(f"{path.name} is none of the exercise files: {', '.join(f'{name}.py' for name in modules)}")
+    submission = _collect(path.stem, {module: path})
+    if submission.refused and path.suffix == ".ipynb":
+        raise SubmissionError(submission.refused[module])
+    return submission
+
+
+def _files_in(folder: Path, modules: Sequence[str]) -> dict[str, Path]:
+    try:
+        names = set(os.listdir(folder))
+    except OSError as error:
+        raise SubmissionError(f"{folder} can't be read: {_reason(error)}") from None
+    wanted = ((module, f"{module}{suffix}") for module in modules for suffix in (".ipynb", ".py"))  # .py wins
+    return {module: folder / name for module, name in wanted if name in names}
+
+
+def _module_named(stem: str, modules: Sequence[str]) -> str | None:
+    """The module that a file's stem means: platforms put a student's name before it, people a `(1)` behind."""
+    return next((module for module in modules if module in stem), None)
+
+
+def _collect(name: str, paths: Mapping[str, Path]) -> Submission:
+    sources: dict[str, bytes] = {}
+    refused: dict[str, str] = {}
+    for module, path in paths.items():
+        try:
+            sources[module] = read_source(path)
+        except Refused as error:
+            refused[module] = f"{path.name} {error}"
+    return Submission(name, sources, refused, dict(paths))
+
+
+def read_source(path: Path) -> bytes:
+    """The Python source of one exercise file. Raises Refused with the rest of a sentence that begins with the file's name."""
+    data = _read_regular(path)
+    if path.suffix == ".ipynb":
+        return notebook_source(data)
+    if b"\0" in data:
+        raise Refused("holds null bytes: it is no Python source. Save it as plain text")
+    if b"coding" not in data[:200]:
+        _utf8(data)
+    return data
+
+
+def _read_regular(path: Path) -> bytes:
+    """The bytes of a regular file, opened so that a link or a pipe put in its place is refused and never waited for."""
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    try:
+        if path.is_symlink():
+            raise Refused("is a symbolic link: hand in the file itself")
+        if not stat.S_ISREG(path.lstat().st_mode):
+            raise Refused("is no regular file: hand in a plain text file")
+        descriptor = os.open(path, flags)
+    except OSError as error:
+        raise Refused(f"can't be read: {_reason(error)}") from None
+    with open(descriptor, "rb") as file:
+        data = file.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise Refused(f"is larger than {MAX_BYTES:,} bytes: hand in only the exercise's own code")
+    return data
+
+
+def _utf8(data: bytes) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise Refused(f"is not UTF-8 text (line {line}, byte 0x{data[error.start]:02x}): save it as UTF-8") from None
+
+
+def notebook_source(data: bytes) -> bytes:
+    """The code cells of a notebook as one module; IPython's magics and shell lines become comments."""
+    try:
+        cells = json.loads(_utf8(data))["cells"]
+        sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise Refused("is no Jupyter notebook: save it again from Jupyter") from None
+    return "\n\n".join(_without_magics(source) for source in sources).encode("utf-8", "replace")
+
+
+def _without_magics(source: str) -> str:
+    lines = source.split("\n")
+    if lines[0].startswith("%%"):
+        lines = [f"# {line}" for line in lines] if not lines[0].startswith(("%%time", "%%capture")) else ["", *lines[1:]]
+    return "\n".join(_plain(line) for line in lines)
+
+
+def _plain(line: str) -> str:
+    body = line.lstrip()
+    return f"{line[: len(line) - len(body)]}pass  # {body}" if body.startswith(("%", "!", "?")) else line
+
+
+def _reason(error: Exception) -> str:
+    return (getattr(error, "strerror", None) or str(error)).lower()

@@ -1,0 +1,59 @@
+"""What can go wrong inside a student's code, as records that both worlds share: pytest in-process and the confined process."""
+
+from __future__ import annotations
+
+import builtins
+from dataclasses import dataclass
+from typing import Literal, NoReturn
+
+Kind = Literal["raised", "missing", "import", "exited", "timeout", "memory", "killed", "malformed", "rule"]
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One line of the student's own code on the way to an error."""
+
+    file: str
+    line: int
+    function: str
+    code: str
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """An error of the student's code: what was raised (or why the process ended), where, and the end of what it printed."""
+
+    kind: Kind
+    type: str
+    message: str
+    frames: tuple[Frame, ...] = ()
+    printed: str = ""
+
+
+class Stopped(Exception):
+    """The student's code did not come back: it exited, ran too long, used too much memory, or broke the protocol."""
+
+    def __init__(self, trouble: Trouble) -> None:
+        super().__init__(trouble.message)
+        self.trouble = trouble
+
+
+@dataclass(frozen=True)
+class Opaque:
+    """An answer that is no plain data: only its type's name and its printed form crossed over."""
+
+    type_name: str
+    text: str
+
+
+def raise_as(trouble: Trouble) -> NoReturn:
+    """Raise the built-in exception that `trouble` names (Stopped for any other), carrying `trouble` along."""
+    kind = getattr(builtins, trouble.type, None)
+    if not (isinstance(kind, type) and issubclass(kind, Exception)):
+        raise Stopped(trouble)
+    try:
+        error = kind(trouble.message)
+    except TypeError:  # UnicodeDecodeError and its kin want more than a message
+        raise Stopped(trouble) from None
+    error.trouble = trouble  # type: ignore[attr-defined]
+    raise error

@@ -1,0 +1,126 @@
+"""Inputs on which known mistakes give other numbers than right code: distinct sizes, values of std 1.5, hidden best keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from checks import torch
+
+PROJECTIONS = ("W_Q", "W_K", "W_V", "W_O")
+
+
+def values(rng: Generator, *shape: int) -> NDArray[np.float64]:
+    return rng.normal(size=shape) * 1.5
+
+
+def labels(*shape: int) -> NDArray[np.float64]:
+    """Every number says where it started."""
+    return np.arange(float(np.prod(shape))).reshape(shape)
+
+
+def qkv(
+    rng: Generator, lead: tuple[int, ...] = (2, 3), n_q: int = 4, n_k: int = 6, d_k: int = 5, d_v: int = 7
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    return values(rng, *lead, n_q, d_k), values(rng, *lead, n_k, d_k), values(rng, *lead, n_k, d_v)
+
+
+def grouped(
+    rng: Generator, heads: int = 6, kv_heads: int = 2, batch: int = 2, **sizes: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """q with more heads than k and v; heads / kv_heads is not kv_heads."""
+    q, _, _ = qkv(rng, (batch, heads), **sizes)
+    _, k, v = qkv(rng, (batch, kv_heads), **sizes)
+    return q, k, v
+
+
+def best_keys_mask(rng: Generator, q: NDArray[Any], k: NDArray[Any]) -> NDArray[np.bool_]:
+    """Hides every query's best key and some others, never all: the shape of the weights."""
+    scores = q @ k.swapaxes(-2, -1)
+    mask = rng.random(scores.shape) < 0.3
+    best, worst = scores.argmax(-1)[..., None], scores.argmin(-1)[..., None]
+    np.put_along_axis(mask, best, True, axis=-1)
+    np.put_along_axis(mask, worst, False, axis=-1)
+    return mask
+
+
+def mask_of(rng: Generator, *shape: int) -> NDArray[np.bool_]:
+    """About half hidden, and at least one place hidden and one seen wherever there are two or more."""
+    mask = rng.random(shape) < 0.5
+    if mask.size > 1:
+        mask.flat[0], mask.flat[-1] = True, False
+    return mask
+
+
+def matrices(rng: Generator, d_model: int, d_kv: int | None = None) -> dict[str, NDArray[np.float64]]:
+    """Four different projections, used as `x @ W`, that keep the size of what they project."""
+    columns = {"W_K": d_kv or d_model, "W_V": d_kv or d_model}
+    return {name: values(rng, d_model, columns.get(name, d_model)) / d_model**0.5 for name in PROJECTIONS}
+
+
+def tensor(array: NDArray[Any], dtype: str = "", grad: bool = False) -> Any:
+    """A tensor of its own with these numbers; `grad` asks for its gradient."""
+    made = torch.tensor(array, dtype=getattr(torch, dtype) if dtype else None)
+    return made.requires_grad_(grad)
+
+
+def tensors(*arrays: NDArray[Any], dtype: str = "", grad: bool = False) -> tuple[Any, ...]:
+    return tuple(tensor(array, dtype, grad) for array in arrays)
+
+
+def doubles(*tensors: Any) -> tuple[NDArray[np.float64], ...]:
+    """The exact values of tensors, for an oracle."""
+    return tuple(x.detach().double().numpy() for x in tensors)
+
+
+def load(parameters: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+    """Give a module these matrices; nn.Linear keeps (out, in), so each is turned."""
+    with torch.no_grad():
+        for name, array in arrays.items():
+            parameters[f"{name}.weight"].copy_(torch.tensor(array).T)
+
+
+def drawn(rng: Generator, draw: Callable[[Any], Any], count: int = 5) -> list[Any]:
+    """`count` cases drawn by Hypothesis, as data: failing code is neither called again nor shrunk, so it costs no more."""
+    from hypothesis import HealthCheck, Phase, given, seed, settings, strategies
+
+    cases: list[Any] = []
+
+    @seed(int(rng.integers(2**32)))
+    @settings(max_examples=count, database=None, deadline=None, phases=[Phase.generate],
+              suppress_health_check=list(HealthCheck))
+    @given(draw(strategies))
+    def collect(case: Any) -> None:
+        cases.append(case)
+
+    collect()
+    return cases
+
+
+def plain_attention(q: Any, k: Any, v: Any, mask: Any) -> tuple[Any, Any]:
+    """The formula as it stands, rounded by torch after every step in the inputs' own dtype."""
+    scores = (q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5).masked_fill(mask, float("-inf"))
+    weights = torch.softmax(scores, dim=-1).masked_fill(mask, 0.0)
+    return weights @ v, weights
+
+
+def kernel(name: str, *qkv: Any, **options: Any) -> Any:
+    """What one kernel of torch gives, forced: MATH or FLASH_ATTENTION."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    with torch.no_grad(), sdpa_kernel(getattr(SDPBackend, name)):
+        return torch.nn.functional.scaled_dot_product_attention(*qkv, **options)
+
+
+def torch_mha(matrices: dict[str, NDArray[Any]], num_heads: int) -> Any:
+    """nn.MultiheadAttention in float64 that holds these matrices."""
+    d_model = len(matrices["W_Q"])
+    mha = torch.nn.MultiheadAttention(d_model, num_heads, bias=False, batch_first=True, dtype=torch.double)
+    with torch.no_grad():
+        mha.in_proj_weight.copy_(torch.tensor(np.concatenate([matrices[name].T for name in PROJECTIONS[:3]])))
+        mha.out_proj.weight.copy_(torch.tensor(matrices["W_O"].T))
+    return mha

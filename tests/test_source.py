@@ -1,0 +1,46 @@
+"""Rules read from the syntax tree: through aliases, helpers and strings, and never from prose."""
+
+from __future__ import annotations
+
+import pytest
+
+from grader.course import Rule
+from grader.source import rule_broken
+
+FORBID = Rule(forbid=("fused",))
+REQUIRE = Rule(require=("fused",))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def f(x):\n    return F.fused(x)",
+        "from m import fused as g\ndef f(x):\n    return g(x)",
+        "g = F.fused\ndef f(x):\n    return g(x)",
+        "def f(x):\n    return getattr(F, 'fused')(x)",
+        "def f(x):\n    return helper(x)\ndef helper(x):\n    return F.fused(x)",
+        "def f(x):\n    from m import fused\n    return fused(x)",
+        "class f:\n    def forward(self, x):\n        return F.fused(x)",
+    ],
+)
+def test_a_name_is_found_however_it_is_reached(source: str) -> None:
+    assert "must not call fused" in (rule_broken(source.encode(), "f", FORBID) or "")
+    assert rule_broken(source.encode(), "f", REQUIRE) is None
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def f(x):\n    '''Never call fused here: it is forbidden.'''\n    return x",
+        "def g(x):\n    return F.fused(x)\ndef f(x):\n    return x",
+        "import fused\ndef f(x):\n    return x  # fused",
+    ],
+)
+def test_prose_and_other_functions_break_no_rule(source: str) -> None:
+    assert rule_broken(source.encode(), "f", FORBID) is None
+    assert "must call fused" in (rule_broken(source.encode(), "f", REQUIRE) or "")
+
+
+@pytest.mark.parametrize("source", ["def f(:", "x = 1", "def f(x):\n    raise NotImplementedError('f')", "-" * 90_000 + "1", "(" * 300])
+def test_what_cannot_be_judged_breaks_no_rule(source: str) -> None:
+    assert rule_broken(source.encode(), "f", REQUIRE) is None
