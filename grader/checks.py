@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Generator
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,9 @@ import pytest
 
 from . import report
 from .course import Course
+from .diagnose import Catalogue
 from .judge import PASSED, Verdict, judge
+from .recording import Call, Recorder
 from .student import Origin, enforce
 from .submission import Submission
 
@@ -24,31 +26,42 @@ MARKER = 'check(exercise, points): a graded check of "module.function"; parametr
 class Checks:
     """A pytest plugin that holds the verdicts of one submission's checks. `submit` begins another submission."""
 
-    def __init__(self, course: Course, seed: int) -> None:
-        self.course = course
-        self.seed = seed
+    def __init__(self, course: Course, seed: int, catalogue: Catalogue | None) -> None:
+        self.course, self.seed, self.catalogue = course, seed, catalogue
         self.described: dict[str, report.Check] = {}  # by node id; their outcome is not yet known
         self.verdicts: dict[str, Verdict] = {}
+
+    def pytest_configure(self, config: pytest.Config) -> None:
+        """Make the marker known."""
+        config.addinivalue_line("markers", MARKER)
 
     def submit(self, submission: Submission, origin: Origin, files: dict[str, str]) -> None:
         """Make `submission` the one that checks meet. `files` are its in-process files, by full path."""
         self.submission, self.origin, self.files = submission, origin, files
         self.verdicts = {}
+        self.calls: dict[str, list[Call]] = {}  # by exercise, for the diagnosis
 
     def report(self, isolation: str) -> report.Report:
-        """The report of the checks that ran since `submit`."""
-        checks = [
-            _decided(self.described[id], verdict) for id, verdict in self.verdicts.items() if id in self.described
-        ]
+        """The report of the checks that ran since `submit`, with the mistakes that explain what they saw."""
+        described = ((self.described.get(id), verdict) for id, verdict in self.verdicts.items())
+        checks = [_decided(check, verdict) for check, verdict in described if check is not None]
+        wrong = {check.exercise for check in checks if check.status in ("failed", "crashed")}
+        mistakes = {exercise: self._mistake(exercise) for exercise in wrong}
+        checks = [replace(check, mistake=mistakes[check.exercise]) if not check.settled else check for check in checks]
         names = ((exercise.name, exercise.hints) for exercise in self.course.exercises)
         return report.Report(self.submission.name, report.by_exercise(checks, names), isolation, self.seed)
+
+    def _mistake(self, exercise: str) -> report.Mistake | None:
+        found = self.catalogue.diagnose(exercise, self.calls.get(exercise, [])) if self.catalogue else ()
+        return report.together(found) if found else None
 
     @pytest.fixture
     def student(self, request: pytest.FixtureRequest) -> Any:
         """The student's module that the check's exercise lives in."""
         exercise = self.described[request.node.nodeid].exercise
         enforce(self.submission, self.course.rules, exercise)
-        return self.origin.module(exercise.rpartition(".")[0], exercise)
+        module = self.origin.module(exercise.rpartition(".")[0], exercise)
+        return Recorder(module, self.calls.setdefault(exercise, [])) if self.catalogue else module
 
     @pytest.fixture
     def rng(self, request: pytest.FixtureRequest) -> np.random.Generator:
@@ -83,33 +96,36 @@ class Checks:
         if not title:
             raise pytest.UsageError(f"{where}: the first line of the docstring is the check's title, and there is none")
         case = item.name.partition("[")[2].rstrip("]")
+        hidden = self.course.hidden in Path(item.path).parents
         return report.Check(
-            id=f"{exercise}/{item.name.removeprefix('test_')}",
+            id=f"{exercise}/{'hidden' if hidden else 'visible'}/{item.name.removeprefix('test_')}",
             exercise=exercise,
             title=f"{title} ({case})" if case else title,
             points=Fraction(str(points)) / cases,
             status="passed",
-            hidden=self.course.hidden in Path(item.path).parents,
+            hidden=hidden,
         )
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(
-        self, item: pytest.Item, call: pytest.CallInfo[None]
-    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Keep the first verdict of a check's three phases that is not a pass, and show it in words instead of frames of ours."""
-        result = yield
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> pytest.TestReport | None:
+        """Keep the first verdict of a check's three phases that is not a pass, and show it in words instead of frames of ours.
+
+        pytest's own report, with its frames, is made where it is asked for (`--tb`), and where the grader broke.
+        """
         check = self.described.get(item.nodeid)
         if check is None:
-            return result
+            return None
         verdict = judge(call.excinfo.value if call.excinfo else None, check.exercise, self.course, self.files)
         if self.verdicts.get(item.nodeid, PASSED) == PASSED:
             self.verdicts[item.nodeid] = verdict
-        if verdict.status not in ("passed", "skipped"):
-            result.outcome = "failed"
-            result.verdict = verdict  # type: ignore[attr-defined]
-            if item.config.getoption("tbstyle", "auto") == "auto" and verdict.status != "broken":
-                result.longrepr = explained(check, verdict)
-        return result
+        if verdict.status in ("passed", "skipped", "broken") or item.config.getoption("tbstyle", "auto") != "auto":
+            return None
+        report = pytest.TestReport(
+            item.nodeid, item.location, dict.fromkeys(item.keywords, 1), "failed", explained(check, verdict), call.when,
+            [(f"Captured {name} {when}", text) for when, name, text in item._report_sections], call.duration, call.start, call.stop,
+        )  # fmt: skip
+        report.verdict = verdict  # type: ignore[attr-defined]
+        return report
 
 
 def explained(check: report.Check, verdict: Verdict) -> str:
@@ -125,6 +141,4 @@ def _function(item: pytest.Item) -> str:
 
 
 def _decided(check: report.Check, verdict: Verdict) -> report.Check:
-    return report.Check(
-        check.id, check.exercise, check.title, check.points, verdict.status, verdict.message, None, verdict.trouble, check.hidden
-    )
+    return replace(check, status=verdict.status, message=verdict.message, trouble=verdict.trouble)

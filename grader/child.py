@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import importlib
 import importlib.abc
 import importlib.util
 import io
@@ -24,21 +25,25 @@ from typing import Any
 import numpy as np
 
 from . import rules, wire
+from .packing import is_tensor, pack
 
 MAX_FRAMES = 20
 MAX_GRAPHS = 64  # results whose gradients can still be asked for
 _MEMORY = ("can't allocate memory", "cannot allocate memory", "not enough memory")
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
-_START = "start other processes"
 _REFUSED = {
-    **dict.fromkeys(("subprocess.Popen", "os.system", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.exec"), _START),
-    **dict.fromkeys(("socket.__new__", "socket.connect", "socket.getaddrinfo", "socket.bind"), "use the network"),
-    **dict.fromkeys(("os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.symlink", "os.link"), "change files"),
-    **dict.fromkeys(("os.chmod", "os.chown", "os.truncate", "os.utime", "tempfile.mkstemp", "tempfile.mkdtemp"), "change files"),
-}
+    event: what
+    for what, events in {
+        "start other processes": "subprocess.Popen os.system os.fork os.forkpty os.posix_spawn os.spawn os.exec",
+        "use the network": "socket.__new__ socket.connect socket.bind socket.getaddrinfo",
+        "change files": "os.mkdir os.remove os.rename os.rmdir os.symlink os.link os.chmod os.chown os.truncate os.utime"
+        " tempfile.mkstemp tempfile.mkdtemp",
+    }.items()
+    for event in events.split()
+}  # audit events
 
 
-class Missing(AttributeError):
+class MissingError(AttributeError):
     """The student's module has no such function."""
 
 
@@ -83,9 +88,9 @@ class Child:
             operation: Callable[[wire.Unpacked], dict[str, Any]] = getattr(self, f"do_{message['op']}")
             return self._packed({**head, "ok": True}, operation(request))
         except wire.WireError as error:
-            return wire.pack({**head, "ok": False, "kind": "malformed", "text": str(error)}).frame
+            return pack({**head, "ok": False, "kind": "malformed", "text": str(error)}).frame
         except BaseException as error:
-            return wire.pack({**head, "ok": False, **self.describe(error)}).frame
+            return pack({**head, "ok": False, **self.describe(error)}).frame
         finally:
             with contextlib.suppress(Exception):
                 sys.stdout.flush()
@@ -94,8 +99,8 @@ class Child:
         """Pack the answer; when gradients may be asked for, remember the tensors that went into it."""
         wrt = result.pop("wrt", [])
         self.results += 1
-        packed = wire.pack({**head, **result, "token": self.results if wrt else None}, self.reply_bytes)
-        outputs = [array for array in packed.arrays if wire.is_tensor(array) and array.requires_grad]
+        packed = pack({**head, **result, "token": self.results if wrt else None}, self.reply_bytes)
+        outputs = [array for array in packed.arrays if is_tensor(array) and array.requires_grad]
         if wrt and outputs:
             self.graphs[self.results] = outputs, wrt
             while len(self.graphs) > MAX_GRAPHS:
@@ -120,7 +125,7 @@ class Child:
             value = function(*message["args"], **message["kwargs"])
         buffers = enumerate(request.buffers)
         changed = [(i, np.frombuffer(buffer, np.uint8)) for i, buffer in buffers if buffer != before[i]]
-        wrt = [replaced.get(id(array), array) for array in request.arrays if wire.is_tensor(array) and array.requires_grad]
+        wrt = [replaced.get(id(array), array) for array in request.arrays if is_tensor(array) and array.requires_grad]
         if isinstance(function, type) and isinstance(value, function):
             return {"value": None, "object": self._adopt(value), "changed": changed}
         return {"value": value, "object": None, "changed": changed, "wrt": wrt if message["grad"] else []}
@@ -148,7 +153,7 @@ class Child:
         if message["object"] is None:
             function = vars(self.modules[message["module"]]).get(name)
             if function is None:
-                raise Missing(name)
+                raise MissingError(name)
             return function, {}
         item = self.objects[message["object"]]
         if message["state"] is None:
@@ -170,17 +175,24 @@ class Child:
         """An exception as data: its first built-in class, its message, and the student's own lines."""
         kind = next(cls for cls in type(error).__mro__ if cls.__module__ == "builtins")
         text, own = _message(error), type(error).__name__
-        out = {"kind": "raised", "type": kind.__name__, "text": text, "own": own, "frames": self._frames(error)}
+        out: dict[str, Any] = {
+            "kind": "raised",
+            "type": kind.__name__,
+            "text": text,
+            "own": own,
+            "frames": self._frames(error),
+        }
         if not issubclass(kind, Exception):
             out |= {"kind": "exited"}
         elif isinstance(error, rules.Forbidden):
             out |= {"kind": "rule"}
-        elif isinstance(error, Missing):
+        elif isinstance(error, MissingError):
             out |= {"kind": "missing"}
         elif isinstance(error, MemoryError) or any(words in text for words in _MEMORY):
             out |= {"kind": "memory"}
         elif isinstance(error, SyntaxError) and error.filename in self.files:
-            out |= {"text": str(error.msg), "syntax": [error.filename, error.lineno or 0, (error.text or "").strip()[:200]]}
+            out["frames"].append([error.filename, error.lineno or 0, "<module>", (error.text or "").strip()[:200]])
+            out["text"] = str(error.msg)
         return out
 
     def _frames(self, error: BaseException) -> list[list[Any]]:
@@ -196,8 +208,8 @@ class Child:
 
 
 def serve(read: Callable[[int], bytes], write: Callable[[bytes], Any], reply_bytes: int) -> None:
-    """Answer requests until the grader hangs up. The first one holds the sources."""
-    _prepare()
+    """Say that all is ready, then answer requests until the grader hangs up. The first one holds the sources."""
+    write(pack({"ready": True}).frame)
     child: Child | None = None
     while True:
         prefix = _exactly(read, wire.PREFIX.size)
@@ -209,6 +221,14 @@ def serve(read: Callable[[int], bytes], write: Callable[[bytes], Any], reply_byt
         write(child.answer(request))
 
 
+def find_packages(settings: Mapping[str, Any]) -> None:
+    """Import from where the grader's own packages are, and import what is to be there before the student's code."""
+    sys.path += [path for path in settings["packages"] if path not in sys.path]
+    for name in settings["preload"]:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+
+
 def watch(trace: int) -> None:
     """Let a fatal signal, and SIGUSR1 from the zygote before it kills, write down the line that runs."""
     faulthandler.enable(trace, all_threads=False)
@@ -216,16 +236,14 @@ def watch(trace: int) -> None:
         faulthandler.register(signal.SIGUSR1, trace, all_threads=False)
 
 
-def _prepare() -> None:
+def prepare() -> None:
     """The same random numbers in every run, no torch.compile, and sentences where the wall would only say EPERM."""
     random.seed(0)
     np.random.seed(0)
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.manual_seed(0)
-        torch.compile = _no_compiler
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(line_buffering=True, errors="replace")
+        vars(torch)["compile"] = _no_compiler
     sys.addaudithook(_refuse)
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from .checks import Checks
 from .course import Course
+from .diagnose import load_catalogue
 from .report import Report
 from .runner import Confined, Runner
 from .student import StudentModule, unavailable
@@ -42,7 +43,7 @@ def grade_all(
 
     `select` is a pytest -k expression (an exercise's name is one of its words); `isolation` is as in `Runner`. Raises GraderFailed.
     """
-    checks = Checks(course, course.seed if seed is None else seed)
+    checks = Checks(course, course.seed if seed is None else seed, load_catalogue(course.solutions / "mistakes"))
     forbid = {name: rule.forbid for name, rule in course.rules.items() if rule.forbid}
     with Runner(course.limits, isolation=isolation) as runner:
         loop = _Loop(submissions, checks, done, runner.isolation, lambda submission: runner.open(submission.sources, forbid=forbid))
@@ -77,7 +78,7 @@ class _Loop:
         open: Callable[[Submission], AbstractContextManager[Confined]],
     ) -> None:
         self.submissions, self.checks, self.done, self.isolation, self.open = submissions, checks, done, isolation, open
-        self.trouble = "pytest did not start"
+        self.trouble = "pytest could not begin; its own words are above"
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Remember what could not be collected: the course is broken, and no submission may pay for it."""

@@ -1,41 +1,40 @@
-"""What a student's process may do, as two lists: Landlock's of paths, seccomp's of system calls; and limits for the rest.
+"""What a student's process may do: Landlock's list of paths, seccomp's list of system calls, and limits for the rest.
 
-Built in the zygote, entered in each child before the first line of the student's code. Every rule that is not about
-what Python, NumPy and PyTorch need to compute is left out, so it is refused.
+Built in the zygote, entered in each child before the first line of the student's code. What Python, NumPy and PyTorch do
+not need to compute is left out, and so refused.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import os
 import signal
 import sys
 import sysconfig
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from .course import Limits
 
-ALL = frozenset({"landlock", "seccomp", "rlimits", "uid"})  # tests switch one off to see what it is good for
+ALL = frozenset({"landlock", "seccomp", "rlimits", "uid"})  # tests switch some off, to see what each is good for
 
-_PLAIN = """
+_HARMLESS = """
 read readv pread64 preadv write writev close lseek fstat newfstatat stat lstat statx access faccessat faccessat2
-readlink readlinkat getcwd getdents64 getdents poll ppoll select pselect6 dup dup2 dup3 munmap mprotect brk mremap madvise
-rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigtimedwait rt_sigsuspend sigaltstack pause
+readlink readlinkat getcwd getdents64 getdents poll ppoll select pselect6 dup dup2 dup3 munmap mprotect brk mremap
+madvise rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigtimedwait rt_sigsuspend sigaltstack pause
 nanosleep clock_nanosleep clock_gettime clock_getres gettimeofday time times getitimer setitimer alarm restart_syscall
 getpid gettid getppid getpgrp getuid geteuid getgid getegid getresuid getresgid getgroups uname sysinfo
 getrusage getrlimit getcpu sched_yield sched_getaffinity futex set_robust_list set_tid_address rseq membarrier
 getrandom exit exit_group
-"""  # the calls whose arguments do no harm
-
-_MAP_SHARED, _MAP_TYPE, _MAP_ANONYMOUS, _MAP_GROWSDOWN = 0x1, 0xF, 0x20, 0x100
-_OPEN_WRITES = 0o3 | os.O_CREAT | os.O_TRUNC | os.O_APPEND | getattr(os, "O_TMPFILE", 0) & ~getattr(os, "O_DIRECTORY", 0)
+"""  # whatever their arguments are
+_WRITES = 0o3 | os.O_CREAT | os.O_TRUNC | os.O_APPEND | getattr(os, "O_TMPFILE", 0) & ~getattr(os, "O_DIRECTORY", 0)
+_FCNTL = (0, 1, 2, 3, 1030)  # F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_DUPFD_CLOEXEC: not F_SETOWN, which sends signals
+_IOCTL = (0x5401, 0x5413, 0x5450, 0x5451)  # TCGETS and TIOCGWINSZ (is it a terminal?), FIONCLEX, FIOCLEX
 _O_ASYNC = 0o20000
-_FCNTL = (0, 1, 2, 3, 1030)  # F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_DUPFD_CLOEXEC
-_IOCTL = (0x5401, 0x5413, 0x5450, 0x5451)  # TCGETS and TIOCGWINSZ (is this a terminal?), FIONCLEX, FIOCLEX
-_CLONE_THREAD, _NEW_NAMESPACES = 0x10000, 0x7E020080
+_SHARED, _PRIVATE, _MAP_TYPE, _ANONYMOUS, _GROWSDOWN = 0x1, 0x2, 0xF, 0x20, 0x100
+_THREAD, _NEW_NAMESPACES = 0x10000, 0x7E020080
 _DAC_READ_SEARCH = 2
 
 
@@ -48,8 +47,8 @@ def missing() -> str:
     if not sys.platform.startswith("linux"):
         return f"it needs Linux, and this is {sys.platform}"
     try:
-        import seccompy  # type: ignore[import-not-found, unused-ignore]  # optional, Linux only
-        from landlockpy import _syscall  # type: ignore[import-not-found, unused-ignore]
+        import seccompy
+        from landlockpy import _syscall
 
         _syscall.abi_version()
         return "" if seccompy.supported() else "this kernel has no seccomp filters"
@@ -59,23 +58,25 @@ def missing() -> str:
         return f"this kernel offers no Landlock ({os.strerror(error.errno or errno.ENOSYS)})"
 
 
+def packages() -> list[str]:
+    """The folders of installed packages that this interpreter looks into."""
+    return [path for path in sys.path if os.path.basename(path) in ("site-packages", "dist-packages")]
+
+
 def readable() -> tuple[str, ...]:
     """The folders and files that the interpreter, its packages and the dynamic linker need, and no others."""
-    paths = sysconfig.get_paths()
-    folders = [paths[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")]
-    folders += [os.path.join(sys.base_prefix, "lib", name) for name in _libraries(sys.base_prefix)]
-    folders += ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache", "/dev/null", "/dev/urandom"]
-    return tuple(path for path in dict.fromkeys(map(os.path.realpath, folders)) if os.path.exists(path))
-
-
-def _libraries(prefix: str) -> Iterable[str]:
-    folder = os.path.join(prefix, "lib")
-    return (name for name in (os.listdir(folder) if os.path.isdir(folder) else ()) if name.startswith("libpython"))
+    library = os.path.join(sys.base_prefix, "lib")
+    paths = [sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), *packages()]
+    with contextlib.suppress(OSError):
+        paths += [os.path.join(library, name) for name in os.listdir(library) if name.startswith("libpython")]
+    paths += ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache", "/dev/null", "/dev/urandom"]
+    paths += ["/proc/cpuinfo", "/sys/devices/system/cpu"]  # which kernels to take is decided at the first call
+    return tuple(path for path in dict.fromkeys(map(os.path.realpath, paths)) if os.path.exists(path))
 
 
 @dataclass
 class Policy:
-    """The rules, built once. `abi` emulates an older Landlock; `switches` is what is on (all, but in tests of the tests)."""
+    """The rules, built once. `switches` is what is on, `abi` emulates an older Landlock: both for tests."""
 
     limits: Limits
     switches: frozenset[str] = ALL
@@ -87,27 +88,26 @@ class Policy:
 
     def build(self) -> None:
         """Do before the fork all that can be done there."""
-        if "landlock" in self.switches:
-            self.ruleset = _landlock(self.abi)
-        if "seccomp" in self.switches:
-            self.filter = _seccomp()
-            assert self.filter.program
+        self.ruleset = _landlock(self.abi) if "landlock" in self.switches else None
+        self.filter = _seccomp() if "seccomp" in self.switches else None
         self.world_readable = all(map(_open_to_all, readable()))
-        self.used = {line[:6]: int(line.split()[1]) << 10 for line in open("/proc/self/status") if line[:2] == "Vm"}
+        with open("/proc/self/status") as file:
+            self.used = {line.split(":")[0]: int(line.split()[1]) << 10 for line in file if line.startswith("Vm")}
 
-    def keeps(self) -> list[int]:
-        """Descriptors that the child needs until it is locked."""
-        return [self.ruleset.fileno()] if self.ruleset is not None else []
+    @property
+    def descriptor(self) -> int:
+        """What a child must keep open until it is locked."""
+        return -1 if self.ruleset is None else int(self.ruleset.fileno())
 
     def enter(self, parent: int) -> None:
         """Lock this process, which the zygote `parent` has just forked, for good. Raises LockdownFailed."""
         try:
-            _write("/proc/self/oom_score_adj", "1000")  # before it is no longer ours to write
-            if "rlimits" in self.switches:
-                self._limit()
+            with open("/proc/self/oom_score_adj", "w") as file:
+                file.write("1000")  # before the kernel stops taking this process for ours
+            self.limit()
             if "uid" in self.switches and os.geteuid() == 0:
                 _become_nobody(61184 + os.getpid() % 4336, self.world_readable)
-            _prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG; a change of uid would have cleared it
+            _prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG; a change of user would have cleared it
             if os.getppid() != parent:
                 raise LockdownFailed("the zygote is gone")
             _prctl(4, 0)  # PR_SET_DUMPABLE
@@ -121,66 +121,71 @@ class Policy:
         except (OSError, ValueError, RuntimeError) as error:
             raise LockdownFailed(f"{type(error).__name__}: {error}") from None
 
-    def _limit(self) -> None:
-        """Beyond what the zygote has already: data bounds what can be written to, the address space what mprotect hides."""
-        import resource as r
+    def limit(self) -> None:
+        """Set the limits that this system has.
 
-        limits, memory = self.limits, self.limits.memory_mb << 20
-        threads = limits.threads + (0 if os.geteuid() == 0 and "uid" in self.switches else _threads_of_user() + 32)
-        for name, value in {
-            "DATA": self.used["VmData"] + memory, "AS": self.used["VmSize"] + 2 * memory + (1 << 30),
-            "CPU": limits.cpu_seconds, "NOFILE": limits.files, "NPROC": threads, "FSIZE": 0, "CORE": 0,
-            "MEMLOCK": 0, "MSGQUEUE": 0, "NICE": 0, "RTPRIO": 0,
-        }.items():  # fmt: skip
-            r.setrlimit(getattr(r, f"RLIMIT_{name}"), (value, value + 1 if name == "CPU" else value))
+        Memory is bounded beyond what the zygote held: DATA counts what can be written, which is what PyTorch fills; AS, far
+        above it, counts what mprotect hides from DATA.
+        """
+        if "rlimits" not in self.switches or sys.platform == "win32":
+            return
+        import resource
+
+        limits = {"CPU": self.limits.cpu_seconds, "NOFILE": self.limits.files, "FSIZE": 0, "CORE": 0}
+        if sys.platform == "linux" and self.used:
+            memory, alone = self.limits.memory_mb << 20, os.geteuid() == 0 and "uid" in self.switches
+            limits |= {"DATA": self.used["VmData"] + memory, "AS": self.used["VmSize"] + 2 * memory + (1 << 30)}
+            limits |= {"NPROC": self.limits.threads + (0 if alone else _threads_of_user() + 32)}
+            limits |= dict.fromkeys(("MEMLOCK", "MSGQUEUE", "NICE", "RTPRIO"), 0)
+        for name, value in limits.items():  # the hard limit of CPU is where the kernel kills without asking
+            resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (value, value + (name == "CPU")))
 
 
 def _landlock(abi: int | None) -> Any:
     from landlockpy import AccessFS, Ruleset
     from landlockpy.flags import LATEST_ABI, fs_for_abi, net_for_abi, scope_for_abi
 
-    level = LATEST_ABI if abi is None else abi
+    level = abi or LATEST_ABI
     handled: dict[str, Any] = {"handled_fs": fs_for_abi(level), "handled_net": net_for_abi(level)}
     ruleset = Ruleset(**handled, scoped=scope_for_abi(level))
     for path in readable():
-        folder = os.path.isdir(path)
-        ruleset.allow_path(path, AccessFS.READ_FILE | AccessFS.READ_DIR if folder else AccessFS.READ_FILE)
+        folder = AccessFS.READ_DIR if os.path.isdir(path) else AccessFS.NONE
+        ruleset.allow_path(path, AccessFS.READ_FILE | folder)
     return ruleset
 
 
 def _seccomp() -> Any:
-    """An allow-list. Arguments are compared in all their 64 bits."""
-    from seccompy import Action, CmpOp, Filter
+    """An allow-list, compiled. Arguments are compared in all their 64 bits, or in the bits of a mask."""
+    from seccompy import Action, CmpOp, Filter, supported
 
+    supported()  # looks for libc now: inside the wall it could not
     filter = Filter(default=Action.ERRNO | errno.EPERM)
-    bits = int(CmpOp.MASKED_EQ)
 
-    def allow(name: str, *conditions: tuple[int, int, int] | tuple[int, int, int, int]) -> None:
-        try:
-            filter.allow(name, args=conditions or None)
-        except ValueError:  # this architecture never had the call
-            return
+    def allow(names: str, **masked: tuple[int, int]) -> None:
+        """Where each argument (`_0` is the first) has the value under the mask."""
+        conditions = [(int(arg[1:]), int(CmpOp.MASKED_EQ), value, mask) for arg, (value, mask) in masked.items()]
+        for name in names.split():
+            with contextlib.suppress(ValueError):  # this architecture never had the call
+                filter.allow(name, args=conditions or None)
 
-    for name in _PLAIN.split():
-        allow(name)
-    allow("openat", (2, bits, 0, _OPEN_WRITES))
-    allow("open", (1, bits, 0, _OPEN_WRITES))
-    # memory that others can't share is counted by the limits; a stack that grows by itself is not
-    allow("mmap", (3, bits, 2, _MAP_TYPE | _MAP_GROWSDOWN))
-    allow("mmap", (3, bits, _MAP_SHARED, _MAP_TYPE | _MAP_ANONYMOUS | _MAP_GROWSDOWN), (2, bits, 0, 2))
+    every = (1 << 64) - 1
+    allow(_HARMLESS)
+    allow("openat", _2=(0, _WRITES))
+    allow("open", _1=(0, _WRITES))
+    allow("mmap", _3=(_PRIVATE, _MAP_TYPE | _GROWSDOWN))  # memory that the limits count: not shared, no growing stack
+    allow("mmap", _2=(0, 0x2), _3=(_SHARED, _MAP_TYPE | _ANONYMOUS | _GROWSDOWN))  # files, to read
     for command in _FCNTL:
-        allow("fcntl", (1, int(CmpOp.EQ), command))
-    allow("fcntl", (1, int(CmpOp.EQ), 4), (2, bits, 0, _O_ASYNC))  # F_SETFL
+        allow("fcntl", _1=(command, every))
+    allow("fcntl", _1=(4, every), _2=(0, _O_ASYNC))  # F_SETFL
     for request in _IOCTL:
-        allow("ioctl", (1, int(CmpOp.EQ), request))
-    for option in (15, 16):  # PR_SET_NAME, PR_GET_NAME
-        allow("prctl", (0, int(CmpOp.EQ), option))
-    allow("prlimit64", (0, int(CmpOp.EQ), 0), (2, int(CmpOp.EQ), 0))  # one's own, to read
-    allow("clone", (0, bits, _CLONE_THREAD, _CLONE_THREAD | _NEW_NAMESPACES))
-    for name in ("kill", "tgkill"):  # narrowed to the process itself by _own_signals
-        allow(name)
-    filter.errno("clone3", errno.ENOSYS)  # its flags lie in memory; libc falls back to clone
-    filter.errno("openat2", errno.ENOSYS)
+        allow("ioctl", _1=(request, every))
+    allow("prctl", _0=(15, every))  # PR_SET_NAME: threads have names
+    allow("prlimit64", _0=(0, every), _2=(0, every))  # one's own, to read
+    allow("clone", _0=(_THREAD, _THREAD | _NEW_NAMESPACES))
+    allow("kill tgkill")  # only to itself: see _own_signals
+    for name in ("clone3", "openat2"):  # their flags lie in memory; libc falls back to the older calls
+        filter.errno(name, errno.ENOSYS)
+    assert filter.program
     return filter
 
 
@@ -194,59 +199,42 @@ def _own_signals(pid: int) -> Any:
 
 
 def _become_nobody(user: int, world_readable: bool) -> None:
-    """Become a user that owns nothing. Where packages lie in root's own folder, keep the right to read (Landlock bounds it)."""
-    can_read = not world_readable and _capabilities() >> _DAC_READ_SEARCH & 1
-    if not world_readable and not can_read:
-        _set_capabilities(0)  # stay root, without a root's powers
-        return
-    _prctl(8, 1)  # PR_SET_KEEPCAPS
-    os.setgroups([])
-    os.setresgid(user, user, user)
-    os.setresuid(user, user, user)
-    _set_capabilities(1 << _DAC_READ_SEARCH if can_read else 0)
+    """Become a user that owns nothing.
 
-
-def _capabilities() -> int:
-    line = next(line for line in open("/proc/self/status") if line.startswith("CapPrm:"))
-    return int(line.split()[1], 16)
-
-
-def _set_capabilities(mask: int) -> None:
-    header = (ctypes.c_uint32 * 2)(0x20080522, 0)
-    data = (ctypes.c_uint32 * 6)(mask, mask, 0, 0, 0, 0)
-    if _libc().capset(header, data) != 0:
+    Where packages lie in root's own folder it keeps the right to read, which Landlock bounds; where root has no such right
+    to give, it stays root without a root's powers.
+    """
+    with open("/proc/self/status") as file:
+        held = int(next(line for line in file if line.startswith("CapPrm:")).split()[1], 16)
+    kept = 0 if world_readable else held & 1 << _DAC_READ_SEARCH
+    if world_readable or kept:
+        _prctl(8, 1)  # PR_SET_KEEPCAPS
+        os.setgroups([])
+        os.setresgid(user, user, user)
+        os.setresuid(user, user, user)
+    header, data = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)(kept, kept)
+    if ctypes.CDLL(None, use_errno=True).capset(header, data) != 0:
         raise OSError(ctypes.get_errno(), "capset")
 
 
 def _open_to_all(path: str) -> bool:
     """Whether a user that owns nothing can reach and read `path`."""
-    parts = [path]
-    while os.path.dirname(parts[-1]) != parts[-1]:
-        parts.append(os.path.dirname(parts[-1]))
-    return all(os.stat(part).st_mode & (0o1 if os.path.isdir(part) else 0o4) for part in parts)
+    above = os.path.dirname(path)
+    if not os.stat(path).st_mode & (0o1 if os.path.isdir(path) else 0o4):
+        return False
+    return above == path or _open_to_all(above)
 
 
 def _threads_of_user() -> int:
     """The threads that count against this user's limit already."""
     count = 0
     for entry in os.scandir("/proc"):
-        try:
+        with contextlib.suppress(OSError):
             if entry.name.isdigit() and entry.stat().st_uid == os.getuid():
-                count += len(os.listdir(f"/proc/{entry.name}/task"))
-        except OSError:
-            continue
+                count += len(os.listdir(f"{entry.path}/task"))
     return count
 
 
-def _write(path: str, text: str) -> None:
-    with open(path, "w") as file:
-        file.write(text)
-
-
 def _prctl(option: int, value: int) -> None:
-    if _libc().prctl(option, value, 0, 0, 0) != 0:
+    if ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), f"prctl {option}")
-
-
-def _libc() -> Any:
-    return ctypes.CDLL(None, use_errno=True)

@@ -21,7 +21,6 @@ def pytest_configure(config: pytest.Config) -> None:
     """Join in when the project's pyproject.toml describes a course."""
     from .course import CourseError, read_course
 
-    config.addinivalue_line("markers", "check(exercise, points): a graded check of a course (package grader)")
     try:
         course = read_course(config.rootpath / "pyproject.toml")
     except CourseError as error:
@@ -42,7 +41,7 @@ def _join(config: pytest.Config, course: Course) -> None:
         raise pytest.UsageError(str(error)) from None
     origin = InProcess(submission)
     config.add_cleanup(origin.close)
-    checks = Checks(course, course.seed)
+    checks = Checks(course, course.seed, None)
     checks.submit(submission, origin, origin.files)
     config.pluginmanager.register(checks, "grader-checks")
     config.pluginmanager.register(_Summary(checks), "grader-summary")

@@ -7,7 +7,7 @@ import functools
 import hashlib
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -96,7 +96,7 @@ def observe(target: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[s
         return None, Seen(trouble.kind if ended else type(error).__name__), error  # type: ignore[union-attr]
     pairs = zip(_leaves(before), _leaves((args, dict(kwargs))), strict=False)
     changed = tuple(not _part(old).matches(_part(new)) for old, new in pairs if _kind(old))
-    return answer, Seen("", tuple(_part(leaf) for leaf in _leaves(answer)), changed), None
+    return answer, Seen("", tuple(_parts(answer)), changed), None
 
 
 def duplicate(value: Any) -> Any:
@@ -134,6 +134,16 @@ def _leaves(value: Any) -> list[Any]:
     if isinstance(value, dict):
         return [leaf for item in value.values() for leaf in _leaves(item)]
     return [value]
+
+
+def _parts(answer: Any) -> Iterator[Part]:
+    """The parts of an answer; a list and a tuple are the same sequence."""
+    if not isinstance(answer, tuple | list):
+        yield _part(answer)
+        return
+    yield Part(("sequence", len(answer)))
+    for item in answer:
+        yield from _parts(item)
 
 
 def _kind(value: Any) -> str:

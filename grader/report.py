@@ -40,6 +40,11 @@ class Check:
         return self.points if self.status == "passed" else Fraction(0)
 
     @property
+    def settled(self) -> bool:
+        """False where the student's code was wrong or broke, so that a mistake may be to blame."""
+        return self.status not in ("failed", "crashed")
+
+    @property
     def counts(self) -> bool:
         """False where the points leave the total: this machine could not run the check, or the grader broke."""
         return self.status not in ("skipped", "broken")
@@ -115,6 +120,14 @@ class Report:
 def number(value: Fraction) -> int | float:
     """A score as JSON and people want it: whole where it is whole, else to four places."""
     return value.numerator if value.denominator == 1 else round(float(value), 4)
+
+
+def together(mistakes: tuple[Mistake, ...]) -> Mistake:
+    """Several mistakes in one function as one."""
+    if len(mistakes) == 1:
+        return mistakes[0]
+    name = "+".join(mistake.name for mistake in mistakes)
+    return Mistake(name, *(" And: ".join(getattr(mistake, part) for mistake in mistakes) for part in ("text", "hint")))
 
 
 def by_exercise(checks: Iterable[Check], names: Iterable[tuple[str, tuple[str, ...]]]) -> tuple[Exercise, ...]:

@@ -1,4 +1,4 @@
-"""The warm process that students' processes are forked from: it has imported the heavy libraries and knows no secret.
+"""The warm process that students' processes are forked from: it has imported the heavy libraries, and knows no secret.
 
 It is executed afresh, not forked from the grader, and does what it is told over one socket: fork, trace, end.
 """
@@ -6,6 +6,7 @@ It is executed afresh, not forked from the grader, and does what it is told over
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import importlib
 import json
@@ -18,34 +19,34 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from . import child
 from .course import Limits
-from .lockdown import LockdownFailed, Policy, readable
-from .wire import pack
+from .lockdown import Policy, readable
+from .packing import pack
 
-FRAMES, TRACE, FIRST_OTHER = 3, 4, 5  # a child's descriptors; 1 and 2 are what it prints
+FRAMES, TRACE = 3, 4  # a child's descriptors; 0 is empty, 1 and 2 are what it prints, and there are no others
 GRACE = 0.3  # seconds that a process which hung up has to end by itself, so that its own status is seen
 
 
 class Zygote:
-    """Forks children and keeps an eye on what they leave behind."""
+    """Forks children, and clears away what they leave behind."""
 
-    def __init__(self, control: socket.socket, policy: Policy, warm_torch: bool) -> None:
-        self.control, self.policy, self.warm_torch = control, policy, warm_torch
+    def __init__(self, control: socket.socket, policy: Policy) -> None:
+        self.control, self.policy = control, policy
         self.children: set[int] = set()
 
     def run(self) -> None:
         """Obey until the grader hangs up or is gone; children die with this process."""
-        grader = os.getppid()
-        poll = select.poll()
+        grader, poll = os.getppid(), select.poll()
         poll.register(self.control, select.POLLIN)
         while os.getppid() == grader:
-            if not poll.poll(2000):
-                continue
-            data, descriptors, _, _ = socket.recv_fds(self.control, 1 << 16, 3)
-            if not data:
-                return
-            order = json.loads(data)
-            self.control.send(json.dumps(getattr(self, f"do_{order['op']}")(order, descriptors)).encode())
+            if poll.poll(2000):
+                data, descriptors, _, _ = socket.recv_fds(self.control, 1 << 16, 3)
+                if not data:
+                    return
+                order = json.loads(data)
+                answer = getattr(self, f"do_{order['op']}")(order, descriptors)
+                self.control.send(json.dumps(answer).encode())
 
     def do_fork(self, order: Mapping[str, Any], descriptors: list[int]) -> dict[str, Any]:
         me, pid = os.getpid(), os.fork()
@@ -57,76 +58,66 @@ class Zygote:
         return {"pid": pid}
 
     def do_trace(self, order: Mapping[str, Any], _: list[int]) -> dict[str, Any]:
-        """Ask a child which line it is at."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(order["pid"], signal.SIGUSR1)
         return {}
 
     def do_end(self, order: Mapping[str, Any], _: list[int]) -> dict[str, Any]:
-        """Kill a child with its group and whatever it left behind; tell how it ended if it did so by itself."""
-        pid = order["pid"]
-        until = time.monotonic() + (GRACE if order["gone"] else 0.0)
-        status = self._reap(pid, os.WNOHANG)
-        while status is None and time.monotonic() < until:
+        """Kill a child, its group and its orphans. A dead child is looked at before it is reaped: it holds its number."""
+        pid, until = order["pid"], time.monotonic() + (GRACE if order["gone"] else 0.0)
+        peek = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        while not (own := os.waitid(os.P_PID, pid, peek) is not None) and time.monotonic() < until:
             time.sleep(0.002)
-            status = self._reap(pid, os.WNOHANG)
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(pid, signal.SIGKILL)
-        if status is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-            self._reap(pid, 0)
+        for kill in (os.killpg, os.kill):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                kill(pid, signal.SIGKILL)
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         self.children.discard(pid)
         self._sweep()
-        return {"status": status}
-
-    def _reap(self, pid: int, options: int) -> int | None:
-        """The exit code of a child, or minus its signal; None while it runs."""
-        found, status = os.waitpid(pid, options)
-        return os.waitstatus_to_exitcode(status) if found else None
+        return {"status": status if own else None}
 
     def _sweep(self) -> None:
         """Kill orphans: a process that outlives its parent becomes ours, because this is a subreaper."""
         for _ in range(1000):
-            orphans = _children() - self.children
-            if not orphans:
-                return
-            for pid in orphans:
+            for pid in (orphans := _children() - self.children):
                 with contextlib.suppress(ProcessLookupError, ChildProcessError):
                     os.kill(pid, signal.SIGKILL)
                     os.waitpid(pid, 0)
+            if not orphans:
+                return
 
     def _child(self, parent: int, descriptors: list[int], torch: bool) -> None:
         """The life of a student's process. Never returns."""
-        from . import child
-
-        code = 1
+        ready, code = False, 1
         try:
-            os.setsid()
-            frames, prints, trace = descriptors
-            for source, target in ((frames, FRAMES), (prints, 1), (prints, 2), (trace, TRACE)):
-                os.dup2(source, target)
-            self._close_others()
-            if torch and not self.warm_torch:
-                with contextlib.suppress(ImportError):
-                    importlib.import_module("torch")
-            child.watch(TRACE)
+            self._settle(descriptors, torch)
             self.policy.enter(parent)
-            os.write(FRAMES, pack({"ready": True}).frame)
-            child.serve(lambda n: os.read(FRAMES, n), _write, self.policy.limits.reply_mb << 20)
-        except LockdownFailed as error:
-            os.write(FRAMES, pack({"ready": False, "why": str(error)}).frame)
+            child.prepare()
+            ready = True
+            child.serve(lambda size: os.read(FRAMES, size), _write, self.policy.limits.reply_mb << 20)
         except EOFError:
             code = 0
+        except BaseException as error:
+            if not ready:  # what fails before the student's code can run is the grader's fault
+                _write(pack({"ready": False, "why": f"{type(error).__name__}: {error}"}).frame)
         finally:
             os._exit(code)
 
-    def _close_others(self) -> None:
-        kept = self.policy.keeps()
+    def _settle(self, descriptors: list[int], torch: bool) -> None:
+        """A session and descriptors of one's own; then what must be imported before the wall is up."""
+        os.setsid()
+        for source, targets in zip(descriptors, ((FRAMES,), (1, 2), (TRACE,)), strict=True):
+            for target in targets:
+                os.dup2(source, target)
         for name in os.listdir("/proc/self/fd"):
-            if int(name) >= FIRST_OTHER and int(name) not in kept:
+            if int(name) > TRACE and int(name) != self.policy.descriptor:
                 with contextlib.suppress(OSError):
                     os.close(int(name))
+        sys.stdout, sys.stderr = (open(n, "w", buffering=1, errors="replace", closefd=False) for n in (1, 2))
+        if torch:
+            with contextlib.suppress(ImportError):
+                importlib.import_module("torch")
+        child.watch(TRACE)
 
 
 def _write(data: bytes) -> None:
@@ -138,44 +129,36 @@ def _write(data: bytes) -> None:
 def _children() -> set[int]:
     with contextlib.suppress(OSError), open(f"/proc/self/task/{os.getpid()}/children") as file:
         return set(map(int, file.read().split()))
-    return set()
+    return set()  # a kernel that does not tell
 
 
 def main() -> None:
-    """Warm up, say so, and obey. The command line holds one JSON object, descriptor 0 is the control socket."""
+    """Warm up, say so, and obey. The command line holds one JSON object; descriptor 0 is the control socket."""
     import fcntl
 
-    settings = json.loads(sys.argv[1])
     control = socket.socket(fileno=fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 10))
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, FRAMES, TRACE):  # held, so that nothing that must last gets these numbers
         os.dup2(nothing, descriptor)
     try:
-        zygote = _warm(control, settings)
+        zygote = Zygote(control, _warm(json.loads(sys.argv[1])))
+        control.send(b'{"ready": true}')
     except Exception as error:
         control.send(json.dumps({"failed": f"{type(error).__name__}: {error}"}).encode())
         return
-    control.send(json.dumps({"ready": True}).encode())
     zygote.run()
+    os._exit(0)
 
 
-def _warm(control: socket.socket, settings: Mapping[str, Any]) -> Zygote:
-    import ctypes
-
-    from . import child
-
-    for name in settings["preload"]:
-        with contextlib.suppress(ImportError):
-            importlib.import_module(name)
-    assert child.serve
+def _warm(settings: Mapping[str, Any]) -> Policy:
+    child.find_packages(settings)
     policy = Policy(Limits(**settings["limits"]), frozenset(settings["switches"]), settings["abi"])
     policy.build()
-    allowed = readable()
-    sys.path[:] = [path for path in sys.path if os.path.realpath(path).startswith(allowed)]
+    sys.path[:] = [path for path in sys.path if os.path.realpath(path).startswith(readable())]
     ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
     threads = len(os.listdir("/proc/self/task"))
     if threads != 1:
         raise RuntimeError(f"the zygote has {threads} threads: a fork of it could hang")
     gc.collect()
     gc.freeze()
-    return Zygote(control, policy, "torch" in sys.modules)
+    return policy

@@ -77,8 +77,9 @@ def doubles(*tensors: Any) -> tuple[NDArray[np.float64], ...]:
     return tuple(x.detach().double().numpy() for x in tensors)
 
 
-def load(parameters: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-    """Give a module these matrices; nn.Linear keeps (out, in), so each is turned."""
+def load(module: Any, arrays: dict[str, NDArray[Any]]) -> None:
+    """Give a module, once its parameters are known to be right, these matrices; nn.Linear keeps (out, in), so each is turned."""
+    parameters = dict(module.named_parameters())
     with torch.no_grad():
         for name, array in arrays.items():
             parameters[f"{name}.weight"].copy_(torch.tensor(array).T)

@@ -32,7 +32,7 @@ MERGED = np.array([
 @pytest.mark.check("numpy_attention.softmax", points=1)
 def test_softmax_of_the_lesson(student):
     """softmax turns the lesson's scores into its weights"""
-    expect.close(student.softmax(SCORES), WEIGHTS, label="weights", tolerance=ROUNDED)
+    expect.close(student.softmax(SCORES.copy()), WEIGHTS, label="weights", tolerance=ROUNDED)
 
 
 @pytest.mark.check("numpy_attention.softmax", points=0.5)
@@ -145,7 +145,7 @@ def test_merge_shape(student, rng):
 @pytest.mark.check("numpy_attention.merge_heads", points=1)
 def test_merge_of_the_lesson(student):
     """merge_heads puts the lesson's heads side by side"""
-    expect.equal(student.merge_heads(HEADS), MERGED)
+    expect.equal(student.merge_heads(HEADS.copy()), MERGED)
 
 
 @pytest.mark.check("numpy_attention.merge_heads", points=1)
@@ -168,7 +168,7 @@ def test_mha_of_the_lesson(student):
     """identity projections give the lesson's merged output"""
     mha = student.MultiHeadAttention(4, 2)
     expect.assign(mha, {name: np.eye(4) for name in inputs.PROJECTIONS})
-    output, weights = expect.pair(expect.attribute(mha, "forward", callable_=True)(X))
+    output, weights = expect.pair(expect.attribute(mha, "forward", callable_=True)(X.copy()))
     expect.close(weights, WEIGHTS, label="weights", tolerance=ROUNDED)
     expect.close(output, MERGED, tolerance=ROUNDED)
 

@@ -141,8 +141,7 @@ def test_mha_parameters(student):
 def test_mha_values(student, rng):
     """each projection does its own part"""
     x, W = inputs.tensor(inputs.values(rng, 2, 5, 12), "float32"), inputs.matrices(rng, 12)
-    mha = student.MultiHeadAttention(12, 3)
-    inputs.load(expect.module(mha, {f"{name}.weight": (12, 12) for name in W}), W)
+    mha = _with(W, student.MultiHeadAttention(12, 3), "float32")
     output, weights = expect.pair(mha(x))
     due_output, due_weights = oracle.multi_head(*inputs.doubles(x), W, 3)
     expect.close(weights, due_weights, like=x, label="weights", tolerance=PROJECTED)
@@ -154,8 +153,7 @@ def test_mha_as_torch(student, rng):
     """nn.MultiheadAttention with the same weights and mask gives the same"""
     x, W = inputs.tensor(inputs.values(rng, 2, 5, 12)), inputs.matrices(rng, 12)
     mask = inputs.tensor(oracle.causal(5, 5))
-    mha = student.MultiHeadAttention(12, 3).double()
-    inputs.load(expect.module(mha, {f"{name}.weight": (12, 12) for name in W}), W)
+    mha = _with(W, student.MultiHeadAttention(12, 3), "float64")
     output, weights = expect.pair(mha(x, mask))
     with torch.no_grad():
         due_output, due_weights = inputs.torch_mha(W, 3)(x, x, x, attn_mask=mask, average_attn_weights=False)
@@ -167,8 +165,7 @@ def test_mha_as_torch(student, rng):
 def test_mha_eval(student, rng):
     """dropout rests in eval mode"""
     x, W = inputs.tensor(inputs.values(rng, 2, 5, 12)), inputs.matrices(rng, 12)
-    mha = student.MultiHeadAttention(12, 3, dropout=0.5).double()
-    inputs.load(expect.module(mha, {f"{name}.weight": (12, 12) for name in W}), W)
+    mha = _with(W, student.MultiHeadAttention(12, 3, dropout=0.5), "float64")
     output, weights = expect.pair(mha.eval()(x))
     due_output, due_weights = oracle.multi_head(*inputs.doubles(x), W, 3)
     expect.close(weights, due_weights, like=x, label="weights")
@@ -213,3 +210,10 @@ def test_efficient_causal_with_cache(student, rng):
     q, k, v = inputs.tensors(*arrays)
     due, _ = oracle.attention(*arrays, oracle.causal(2, 5))
     expect.close(student.efficient_mha(q, k, v, is_causal=True), due, like=q)
+
+
+def _with(W, mha, dtype):
+    """The module with these matrices."""
+    expect.module(mha, {f"{name}.weight": (12, 12) for name in W})
+    inputs.load(mha.to(getattr(torch, dtype)), W)
+    return mha
