@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from . import report
 from .course import Course
 from .diagnose import Catalogue
 from .judge import PASSED, Verdict, judge
 from .recording import Call, Recorder
+from .report import Check, Mistake, Report, by_exercise, together
 from .student import Origin, enforce
 from .submission import Submission
 
@@ -28,7 +28,7 @@ class Checks:
 
     def __init__(self, course: Course, seed: int, catalogue: Catalogue | None) -> None:
         self.course, self.seed, self.catalogue = course, seed, catalogue
-        self.described: dict[str, report.Check] = {}  # by node id; their outcome is not yet known
+        self.described: dict[str, Check] = {}  # by node id; their outcome is not yet known
         self.verdicts: dict[str, Verdict] = {}
 
     def pytest_configure(self, config: pytest.Config) -> None:
@@ -41,7 +41,7 @@ class Checks:
         self.verdicts = {}
         self.calls: dict[str, list[Call]] = {}  # by exercise, for the diagnosis
 
-    def report(self, isolation: str) -> report.Report:
+    def report(self, isolation: str) -> Report:
         """The report of the checks that ran since `submit`, with the mistakes that explain what they saw."""
         described = ((self.described.get(id), verdict) for id, verdict in self.verdicts.items())
         checks = [_decided(check, verdict) for check, verdict in described if check is not None]
@@ -49,11 +49,11 @@ class Checks:
         mistakes = {exercise: self._mistake(exercise) for exercise in wrong}
         checks = [replace(check, mistake=mistakes[check.exercise]) if not check.settled else check for check in checks]
         names = ((exercise.name, exercise.hints) for exercise in self.course.exercises)
-        return report.Report(self.submission.name, report.by_exercise(checks, names), isolation, self.seed)
+        return Report(self.submission.name, by_exercise(checks, names), isolation, self.seed)
 
-    def _mistake(self, exercise: str) -> report.Mistake | None:
+    def _mistake(self, exercise: str) -> Mistake | None:
         found = self.catalogue.diagnose(exercise, self.calls.get(exercise, [])) if self.catalogue else ()
-        return report.together(found) if found else None
+        return together(found) if found else None
 
     @pytest.fixture
     def student(self, request: pytest.FixtureRequest) -> Any:
@@ -83,7 +83,7 @@ class Checks:
         for id in (id for id, count in ids.items() if count > 1):
             raise pytest.UsageError(f"two checks have the id {id}: give one test function another name")
 
-    def _describe(self, item: pytest.Item, marker: pytest.Mark, cases: int) -> report.Check:
+    def _describe(self, item: pytest.Item, marker: pytest.Mark, cases: int) -> Check:
         where = f"{item.location[0]}:{(item.location[1] or 0) + 1}"
         if len(marker.args) != 1 or set(marker.kwargs) != {"points"}:
             raise pytest.UsageError(f'{where}: write @pytest.mark.check("module.function", points=2)')
@@ -97,7 +97,7 @@ class Checks:
             raise pytest.UsageError(f"{where}: the first line of the docstring is the check's title, and there is none")
         case = item.name.partition("[")[2].rstrip("]")
         hidden = self.course.hidden in Path(item.path).parents
-        return report.Check(
+        return Check(
             id=f"{exercise}/{'hidden' if hidden else 'visible'}/{item.name.removeprefix('test_')}",
             exercise=exercise,
             title=f"{title} ({case})" if case else title,
@@ -120,19 +120,22 @@ class Checks:
             self.verdicts[item.nodeid] = verdict
         if verdict.status in ("passed", "skipped", "broken") or item.config.getoption("tbstyle", "auto") != "auto":
             return None
-        report = pytest.TestReport(
-            item.nodeid, item.location, dict.fromkeys(item.keywords, 1), "failed", explained(check, verdict), call.when,
-            [(f"Captured {name} {when}", text) for when, name, text in item._report_sections], call.duration, call.start, call.stop,
-        )  # fmt: skip
-        report.verdict = verdict  # type: ignore[attr-defined]
-        return report
+        sections = [(f"Captured {name} {when}", text) for when, name, text in item._report_sections]
+        how: dict[str, Any] = {"keywords": dict.fromkeys(item.keywords, 1), "when": call.when, "duration": call.duration}
+        words = explained(check, verdict)
+        shown = pytest.TestReport(item.nodeid, item.location, outcome="failed", longrepr=words, sections=sections, **how)
+        shown.verdict = verdict  # type: ignore[attr-defined]
+        return shown
 
 
-def explained(check: report.Check, verdict: Verdict) -> str:
+def explained(check: Check, verdict: Verdict) -> str:
     """What a student reads of a check that did not pass: its claim, the message, and the way through their own lines."""
     lines = [f"{check.exercise}: {check.title}", "", verdict.message]
     if verdict.trouble is not None and verdict.status == "crashed":
-        lines += ["", *(f"  {frame.file}:{frame.line}: in {frame.function}: {frame.code}" for frame in verdict.trouble.frames)]
+        lines += [
+            "",
+            *(f"  {frame.file}:{frame.line}: in {frame.function}: {frame.code}" for frame in verdict.trouble.frames),
+        ]
     return "\n".join(lines)
 
 
@@ -140,5 +143,5 @@ def _function(item: pytest.Item) -> str:
     return item.nodeid.partition("[")[0]
 
 
-def _decided(check: report.Check, verdict: Verdict) -> report.Check:
+def _decided(check: Check, verdict: Verdict) -> Check:
     return replace(check, status=verdict.status, message=verdict.message, trouble=verdict.trouble)

@@ -17,7 +17,13 @@ GRADED, BELOW, UNREADABLE, BROKEN = 0, 1, 2, 3  # exit statuses
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__)
-@click.option("--course", "start", type=click.Path(path_type=Path, exists=True, file_okay=False), default=Path(), help="The course's folder (default: here).")
+@click.option(
+    "--course",
+    "start",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    default=Path(),
+    help="The course's folder (default: here).",
+)
 @click.pass_context
 def main(context: click.Context, start: Path) -> None:
     """Checks exercises on multi-head attention and reports the scores."""
@@ -30,10 +36,24 @@ def main(context: click.Context, start: Path) -> None:
 @main.command()
 @click.argument("submission", type=click.Path(path_type=Path))
 @click.option("--format", "format_name", type=click.Choice(FORMATS), default="text", show_default=True)
-@click.option("--output", type=click.Path(path_type=Path, dir_okay=False, writable=True), help="Write the report here instead of on the terminal.")
-@click.option("-k", "select", metavar="EXPRESSION", default="", help="Only the exercises whose name matches, e.g. -k 'split_heads or merge_heads'.")
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False, writable=True),
+    help="Write the report here instead of on the terminal.",
+)
+@click.option(
+    "-k",
+    "select",
+    metavar="EXPRESSION",
+    default="",
+    help="Only the exercises whose name matches, e.g. -k 'split_heads or merge_heads'.",
+)
 @click.option("--seed", type=click.IntRange(min=0), help="The seed of the hidden checks' inputs (default: the course's).")
-@click.option("--isolation", type=click.Choice(["strong", "process"]), help="The least isolation to grade with (default: the strongest there is).")
+@click.option(
+    "--isolation",
+    type=click.Choice(["strong", "process"]),
+    help="The least isolation to grade with (default: the strongest there is).",
+)
 @click.option("--fail-under", type=click.FloatRange(0, 100), metavar="PERCENT", help="Exit with 1 below this score.")
 @click.pass_obj
 def grade(
@@ -83,14 +103,24 @@ def build(course: Course, check: bool) -> None:
 
 @main.command()
 @click.argument("exercise")
-@click.option("--step", type=click.IntRange(1, 3), default=1, show_default=True, help="How far up the ladder, from a question to a near-answer.")
+@click.option(
+    "--step",
+    type=click.IntRange(1, 3),
+    default=1,
+    show_default=True,
+    help="How far up the ladder, from a question to a near-answer.",
+)
 @click.pass_obj
 def hint(course: Course, exercise: str, step: int) -> None:
     """A hint for EXERCISE, such as numpy_attention.softmax."""
     found = course.exercise(exercise)
     if found is None:
         near = [item.name for item in course.exercises if exercise.rpartition(".")[2] == item.function]
-        _stop(UNREADABLE, f"there is no exercise {exercise}; " + ("did you mean " + " or ".join(near) if near else f"there are {', '.join(item.name for item in course.exercises)}"))
+        _stop(
+            UNREADABLE,
+            f"there is no exercise {exercise}; "
+            + ("did you mean " + " or ".join(near) if near else f"there are {', '.join(item.name for item in course.exercises)}"),
+        )
     click.echo(found.hints[min(step, len(found.hints)) - 1])
     if step < len(found.hints):
         click.echo(f"(the next step: grader hint {exercise} --step {step + 1})")

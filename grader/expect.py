@@ -72,15 +72,15 @@ def pair(got: Any, names: tuple[str, str] = ("output", "weights")) -> tuple[Any,
 
 def unchanged(before: Any, after: Any, label: str) -> None:
     """An input looks after the call as its copy from before it."""
-    advice = "inputs stay as they were, so make a new array instead of writing into this one"
     if tuple(before.shape) != tuple(after.shape) or _dtype(before) != _dtype(after):
-        fail(f"the call changed its input {label} to {describe(after)}: {advice}")
+        fail(f"the call turned its input {label} into {describe(after)}: inputs stay as they were")
     old, new = _floats(before, label), _floats(after, label)
     moved = ~((old == new) | (np.isnan(old) & np.isnan(new)))
     if moved.any():
         at = tuple(int(i) for i in np.argwhere(moved)[0])
         is_now, was = _numbers(new[at], old[at], _dtype(before) == "bool")
-        fail(f"the call changed its input: {_name(label, at)} was {was} and is now {is_now}; {advice}")
+        text = f"the call changed its input: {_name(label, at)} was {was} and is now {is_now}"
+        fail(f"{text}; inputs stay as they were, so make a new array instead of writing into this one")
 
 
 def value_error(call: Callable[[], Any], *sizes: int) -> None:
@@ -109,7 +109,7 @@ def integer(got: Any, want: int, label: str = "the answer") -> None:
     if isinstance(got, bool) or not isinstance(got, int | np.integer):
         fail(f"{label} is {describe(got)}, due was the int {want}")
     if got != want:
-        fail(f"{label} is {_short(got)}, due was {want}" + (f": {want / got:.4g} times as much" if got else ""))
+        fail(f"{label} is {_short(got)}, due was {want}")
 
 
 def gradients(output: Any, upstream: Any, inputs: Mapping[str, Any], label: str = "output") -> dict[str, Any]:
@@ -251,7 +251,9 @@ def _kind(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return "array"
     torch = sys.modules.get("torch")
-    return "tensor" if torch is not None and isinstance(value, torch.Tensor) else ""
+    if torch is None or not isinstance(value, torch.Tensor) or value.is_nested or value.layout != torch.strided:
+        return ""
+    return "tensor"
 
 
 def _dtype(value: Any) -> str:

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
+from _pytest.runner import runtestprotocol
 
 from .checks import Checks
 from .course import Course
@@ -16,7 +17,6 @@ from .report import Report
 from .runner import Confined, Runner
 from .student import StudentModule, unavailable
 from .submission import Submission
-from _pytest.runner import runtestprotocol
 
 
 class GraderFailed(Exception):
@@ -41,12 +41,19 @@ def grade_all(
 ) -> None:
     """Grade submissions one after another in one pytest session with one warm runner, and hand each report to `done`.
 
-    `select` is a pytest -k expression (an exercise's name is one of its words); `isolation` is as in `Runner`. Raises GraderFailed.
+    `select` is a pytest -k expression (an exercise's name is one of its words); `isolation` is as in `Runner`.
+    Raises GraderFailed.
     """
     checks = Checks(course, course.seed if seed is None else seed, load_catalogue(course.solutions / "mistakes"))
     forbid = {name: rule.forbid for name, rule in course.rules.items() if rule.forbid}
     with Runner(course.limits, isolation=isolation) as runner:
-        loop = _Loop(submissions, checks, done, runner.isolation, lambda submission: runner.open(submission.sources, forbid=forbid))
+        loop = _Loop(
+            submissions,
+            checks,
+            done,
+            runner.isolation,
+            lambda submission: runner.open(submission.sources, forbid=forbid),
+        )
         _run(course, select, [checks, loop])
     if loop.trouble:
         raise GraderFailed(loop.trouble)
@@ -57,7 +64,11 @@ def _run(course: Course, select: str, plugins: list[object]) -> None:
     arguments = [
         *("-c", str(course.root / "pyproject.toml"), "--rootdir", str(course.root), "--override-ini", "addopts="),
         *("--import-mode", "importlib", "--noconftest", "--disable-plugin-autoload", "--capture", "no"),
-        *(flag for name in ("terminal", "cacheprovider", "logging", "junitxml", "faulthandler", "stepwise") for flag in ("-p", f"no:{name}")),
+        *(
+            flag
+            for name in ("terminal", "cacheprovider", "logging", "junitxml", "faulthandler", "stepwise")
+            for flag in ("-p", f"no:{name}")
+        ),
         *(("-k", select) if select else ()),
         *map(str, course.checks),
     ]

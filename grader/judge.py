@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from .course import Course
+from .explain import meaning
 from .report import Status
 from .trouble import Frame, Trouble
 
@@ -55,7 +56,12 @@ def trouble_of(error: BaseException, files: Mapping[str, str]) -> Trouble | None
         return None
     is_exit = isinstance(error, SystemExit | pytest.skip.Exception | pytest.fail.Exception | pytest.exit.Exception)
     if is_exit:
-        return Trouble("exited", type(error).__name__, f"{frames[-1].function} ended the run ({type(error).__name__}: {error})", frames)
+        return Trouble(
+            "exited",
+            type(error).__name__,
+            f"{frames[-1].function} ended the run ({type(error).__name__}: {error})",
+            frames,
+        )
     return Trouble("raised", type(error).__name__, str(error), frames)
 
 
@@ -82,8 +88,15 @@ def _in_the_student(trouble: Trouble, exercise: str, course: Course) -> Verdict:
         return Verdict("failed", trouble.message, trouble)
     if trouble.kind != "raised":
         return Verdict("crashed", trouble.message, trouble)
+    return Verdict("crashed", _crash(trouble), trouble)
+
+
+def _crash(trouble: Trouble) -> str:
+    """The error, the student's line where it came up, and what such an error means."""
+    error = f"{trouble.type}: {trouble.message}" if trouble.message else trouble.type
     place = f" (line {trouble.frames[-1].line}: {trouble.frames[-1].code})" if trouble.frames else ""
-    return Verdict("crashed", f"{trouble.type}: {trouble.message}{place}" if trouble.message else f"{trouble.type}{place}", trouble)
+    advice = meaning(trouble.message)
+    return f"{error}{place}\n{advice}" if advice else f"{error}{place}"
 
 
 def _stub_of(trouble: Trouble, exercise: str, course: Course) -> str:

@@ -64,10 +64,18 @@ def singles(recipe: Callable[..., Any], module: str) -> Iterator[Variant]:
     methods = _methods(recipe) if inspect.isclass(recipe) else {}
     for name, method in methods.items():
         for variant in singles(method, module):
-            yield Variant(_with_method(recipe, name, variant.call), variant.mistakes, tuple(f"{name}.{slot}" for slot in variant.slots))
+            yield Variant(
+                _with_method(recipe, name, variant.call),
+                variant.mistakes,
+                tuple(f"{name}.{slot}" for slot in variant.slots),
+            )
     for slot, part in _slots(recipe).items():
         for variant in singles(part, module):
-            yield Variant(functools.partial(recipe, **{slot: variant.call}), variant.mistakes, tuple(f"{slot}.{deep}" for deep in variant.slots))
+            yield Variant(
+                functools.partial(recipe, **{slot: variant.call}),
+                variant.mistakes,
+                tuple(f"{slot}.{deep}" for deep in variant.slots),
+            )
 
 
 def pairs(recipe: Callable[..., Any], module: str) -> Iterator[Variant]:
@@ -75,11 +83,19 @@ def pairs(recipe: Callable[..., Any], module: str) -> Iterator[Variant]:
     methods = _methods(recipe) if inspect.isclass(recipe) else {}
     for name, method in methods.items():
         for variant in pairs(method, module):
-            yield Variant(_with_method(recipe, name, variant.call), variant.mistakes, tuple(f"{name}.{slot}" for slot in variant.slots))
+            yield Variant(
+                _with_method(recipe, name, variant.call),
+                variant.mistakes,
+                tuple(f"{name}.{slot}" for slot in variant.slots),
+            )
     slots = list(_slots(recipe).items())
     for slot, part in slots:  # both wrong parts inside one slot
         for variant in pairs(part, module):
-            yield Variant(functools.partial(recipe, **{slot: variant.call}), variant.mistakes, tuple(f"{slot}.{deep}" for deep in variant.slots))
+            yield Variant(
+                functools.partial(recipe, **{slot: variant.call}),
+                variant.mistakes,
+                tuple(f"{slot}.{deep}" for deep in variant.slots),
+            )
     for index, (slot, part) in enumerate(slots):
         for other_slot, other in slots[index + 1 :]:
             for first in singles(part, module):

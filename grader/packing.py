@@ -130,8 +130,11 @@ class _Writer:
 
     def _torch(self, tensor: Any) -> list[Any] | None:
         torch = sys.modules["torch"]
-        with torch._C.DisableTorchFunctionSubclass():  # a subclass may lie
-            plain = tensor.as_subclass(torch.Tensor)
+        try:
+            with torch._C.DisableTorchFunctionSubclass():  # a subclass may lie
+                plain = tensor.as_subclass(torch.Tensor)
+        except (RuntimeError, TypeError):  # sparse ones have no storage
+            return None
         name, shape, device = str(plain.dtype).removeprefix("torch."), tuple(plain.shape), plain.device
         if name not in SIZES or len(shape) > MAX_RANK or plain.layout != torch.strided:
             return None

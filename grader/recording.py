@@ -85,7 +85,9 @@ def replay(call: Call, target: Callable[..., Any]) -> Seen:
         return observe(target, args, kwargs)[1]
 
 
-def observe(target: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, Seen, BaseException | None]:
+def observe(
+    target: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[Any, Seen, BaseException | None]:
     """Call `target`; give its answer (or None), what was seen, and its error (or None)."""
     before = duplicate((args, dict(kwargs)))
     try:
@@ -161,7 +163,10 @@ def _is_module(value: Any) -> bool:
 def _part(value: Any) -> Part:
     kind = _kind(value)
     if kind == "tensor":
-        dtype, form = str(value.dtype).removeprefix("torch."), ("tensor", str(value.dtype), str(value.device), tuple(value.shape), value.requires_grad)
+        dtype, form = (
+            str(value.dtype).removeprefix("torch."),
+            ("tensor", str(value.dtype), str(value.device), tuple(value.shape), value.requires_grad),
+        )
         return Part(form) if value.device.type == "meta" else _numbers(form, value.detach().to("cpu").double().numpy(), dtype)
     if kind == "array":
         form = ("array", str(value.dtype), "cpu", tuple(value.shape), False)
@@ -221,7 +226,7 @@ class Recorder:
     def _call(self, name: str, target: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         kept = duplicate((args, kwargs))
         answer, seen, error = observe(target, args, kwargs)
-        self._calls.append(Call(name, *kept, seen=seen))
+        self._calls.append(Call(name, kept[0], kept[1], seen=seen))
         if error is not None:
             raise error
         if _is_module(answer):
@@ -236,7 +241,7 @@ class Recorder:
         kept, state = duplicate((args, kwargs)), duplicate(dict(state))
         answer, seen, error = observe(target, args, kwargs)
         training = bool(getattr(owner, "training", False)) if _is_module(owner) else False
-        self._calls.append(Call(name, *kept, method=method, made=made, state=state, training=training, seen=seen))
+        self._calls.append(Call(name, kept[0], kept[1], method=method, made=made, state=state, training=training, seen=seen))
         if error is not None:
             raise error
         return answer

@@ -131,7 +131,7 @@ def together(mistakes: tuple[Mistake, ...]) -> Mistake:
 
 
 def by_exercise(checks: Iterable[Check], names: Iterable[tuple[str, tuple[str, ...]]]) -> tuple[Exercise, ...]:
-    """Group checks under their exercises, in the order of `names` (each with its hints); an exercise without checks is left out."""
+    """Group checks under their exercises, in the order of `names` (each with its hints), without those that have none."""
     groups: dict[str, list[Check]] = {}
     for check in checks:
         groups.setdefault(check.exercise, []).append(check)

@@ -13,7 +13,7 @@ _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 def rule_broken(source: bytes, function: str, rule: Rule) -> str | None:
     """One sentence when `function` in `source` reaches a forbidden name or no required one; None when the rule holds.
 
-    A speed bump: it reads names, aliases and strings, through the helpers of the same file. Code that can't be parsed breaks no rule.
+    A speed bump: it reads names, aliases and strings, through the helpers of the same file. What can't be parsed breaks no rule.
     """
     reached = names_reached(source, function)
     if reached is None:
@@ -40,7 +40,11 @@ def names_reached(source: bytes, function: str) -> frozenset[str] | None:
         return None
 
 
-def _closure(function: str, definitions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef], aliases: dict[str, str]) -> frozenset[str]:
+def _closure(
+    function: str,
+    definitions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef],
+    aliases: dict[str, str],
+) -> frozenset[str]:
     reached: set[str] = set()
     waiting = [function]
     while waiting:

@@ -1,4 +1,4 @@
-"""What the `student` fixture gives in a student's own pytest: their module itself, so that breakpoints, prints and traces work."""
+"""What `student` is in a student's own pytest: their module itself, so that breakpoints, prints and traces work."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from types import ModuleType
 from typing import Any, Protocol
 
 from .course import Rule
+from .judge import student_frames
 from .source import rule_broken
 from .submission import Submission
-from .judge import student_frames
 from .trouble import Trouble, raise_as
 
 
@@ -86,7 +86,9 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def __init__(self, origin: InProcess) -> None:
         self.origin = origin
 
-    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> importlib.machinery.ModuleSpec | None:
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
         return importlib.util.spec_from_loader(name, self) if name in self.origin.submission.sources else None
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
@@ -112,9 +114,16 @@ def import_trouble(module: str, error: BaseException, frames: tuple[Any, ...]) -
     """The trouble of a module that raised while it was imported; a syntax error has its line and code in the message."""
     if isinstance(error, SyntaxError):
         code = f": {error.text.strip()}" if error.text else ""
-        return Trouble("import", type(error).__name__, f"{module}.py line {error.lineno} is no Python ({error.msg}){code}", frames)
+        return Trouble(
+            "import", type(error).__name__, f"{module}.py line {error.lineno} is no Python ({error.msg}){code}", frames
+        )
     place = f" in line {frames[-1].line}" if frames else ""
-    return Trouble("import", type(error).__name__, f"{module}.py could not be imported: {type(error).__name__}{place}: {error}", frames)
+    return Trouble(
+        "import",
+        type(error).__name__,
+        f"{module}.py could not be imported: {type(error).__name__}{place}: {error}",
+        frames,
+    )
 
 
 def enforce(submission: Submission, rules: Mapping[str, Rule], exercise: str) -> None:

@@ -1,4 +1,4 @@
-"""Reading a submission: a folder, one file or a notebook becomes the bytes of its exercise modules, and nothing else of it counts."""
+"""Reading a submission: a folder, file or notebook becomes the bytes of its exercise modules; nothing else of it counts."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def read_submission(path: Path, modules: Sequence[str]) -> Submission:
 
 def _files_in(folder: Path, modules: Sequence[str]) -> dict[str, Path]:
     try:
-        names = set(os.listdir(folder))
+        names = {path.name for path in folder.iterdir()}
     except OSError as error:
         raise SubmissionError(f"{folder} can't be read: {_reason(error)}") from None
     wanted = ((module, f"{module}{suffix}") for module in modules for suffix in (".ipynb", ".py"))  # .py wins
@@ -100,7 +100,7 @@ def _read_regular(path: Path) -> bytes:
         descriptor = os.open(path, flags)
     except OSError as error:
         raise Refused(f"can't be read: {_reason(error)}") from None
-    with open(descriptor, "rb") as file:
+    with os.fdopen(descriptor, "rb") as file:
         data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         raise Refused(f"is larger than {MAX_BYTES:,} bytes: hand in only the exercise's own code")

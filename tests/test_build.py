@@ -41,7 +41,10 @@ def test_a_stale_a_missing_and_a_surplus_file_are_each_told(tiny: pytest.Pyteste
     build.write(built)
     (tiny.path / "exercises/tiny.py").write_text("old")
     (tiny.path / "exercises/other.py").write_text("")
-    assert build.stale(tiny_course, built) == ["exercises/other.py: nothing generates it", "exercises/tiny.py: differs from what grader build writes"]
+    assert build.stale(tiny_course, built) == [
+        "exercises/other.py: nothing generates it",
+        "exercises/tiny.py: differs from what grader build writes",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -50,10 +53,22 @@ def test_a_stale_a_missing_and_a_surplus_file_are_each_told(tiny: pytest.Pyteste
         (f"def double(x):\n    {BEGIN}\n    return 1\n", "solutions/tiny.py:2: a solution begins and never ends"),
         (f"def double(x):\n    return 1\n    {END}\n", "solutions/tiny.py:3: a solution ends that never began"),
         (f"{BEGIN}\nx = 1\n{END}\n", "solutions/tiny.py:1: a solution must stand inside a function or class"),
-        (f"def double(x):\n    {BEGIN}\n    {BEGIN}\n    return 1\n    {END}\n", "solutions/tiny.py:3: a solution begins inside"),
-        ("def double(x):\n    # BEGIN SOLUTION\n    return 1\n    # END SOLUTION\n", "solutions/tiny.py:2: a marker is written exactly"),
-        (f"def double(x):\n    {BEGIN}\n    return 1\ndef negate(x):\n    return 2\n    {END}\n", "solutions/tiny.py:2: the solution of double runs past"),
-        (f"def double(x):\n    {BEGIN}\n    return 1\n    {END}\n\ndef negate(x):\n    return 2\n", "solutions/tiny.py:6: exercise negate has no region"),
+        (
+            f"def double(x):\n    {BEGIN}\n    {BEGIN}\n    return 1\n    {END}\n",
+            "solutions/tiny.py:3: a solution begins inside",
+        ),
+        (
+            "def double(x):\n    # BEGIN SOLUTION\n    return 1\n    # END SOLUTION\n",
+            "solutions/tiny.py:2: a marker is written exactly",
+        ),
+        (
+            f"def double(x):\n    {BEGIN}\n    return 1\ndef negate(x):\n    return 2\n    {END}\n",
+            "solutions/tiny.py:2: the solution of double runs past",
+        ),
+        (
+            f"def double(x):\n    {BEGIN}\n    return 1\n    {END}\n\ndef negate(x):\n    return 2\n",
+            "solutions/tiny.py:6: exercise negate has no region",
+        ),
         ("def double(x:\n", "solutions/tiny.py:1: '(' was never closed"),
     ],
 )

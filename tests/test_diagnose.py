@@ -80,10 +80,7 @@ def calls_of(student: Any, *inputs: Any) -> list[Call]:
     calls: list[Call] = []
     recorder = Recorder(SimpleNamespace(recipe=student, doubled=student), calls)
     for x in inputs:
-        try:
-            recorder.recipe(x)
-        except ValueError:
-            pass
+        recorder.recipe(x)
     return calls
 
 
@@ -128,7 +125,13 @@ def test_a_change_of_the_input_is_seen(catalogue: Catalogue) -> None:
 def test_dtype_shape_errors_and_nan_are_part_of_what_is_seen() -> None:
     x = np.arange(3.0)
     [call] = calls_of(lambda x: x, x)
-    for other in (lambda x: x.astype(np.float32), lambda x: x[None], lambda x: x + np.nan, lambda x: [x], lambda x: [][0]):
+    for other in (
+        lambda x: x.astype(np.float32),
+        lambda x: x[None],
+        lambda x: x + np.nan,
+        lambda x: [x],
+        lambda x: [][0],
+    ):
         assert not replay(call, other).matches(call.seen)
     assert replay(call, lambda x: x * (1 + 1e-13)).matches(call.seen)
     assert not replay(call, lambda x: x * (1 + 1e-8)).matches(call.seen)

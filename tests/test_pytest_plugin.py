@@ -24,7 +24,9 @@ RIGHT = """
 def test_right_code_passes_and_the_table_says_so(tiny: pytest.Pytester) -> None:
     result = run(tiny, RIGHT)
     assert result.ret == 0
-    result.stdout.fnmatch_lines(["tiny.double*2 of 2*passed", "tiny.negate*3 of 3*passed", "5 of 5 points", "Every check passes."])
+    result.stdout.fnmatch_lines(
+        ["tiny.double*2 of 2*passed", "tiny.negate*3 of 3*passed", "5 of 5 points", "Every check passes."]
+    )
 
 
 def test_nothing_handed_in_is_todo_and_exits_with_1(tiny: pytest.Pytester) -> None:

@@ -41,6 +41,8 @@ def test_prose_and_other_functions_break_no_rule(source: str) -> None:
     assert "must call fused" in (rule_broken(source.encode(), "f", REQUIRE) or "")
 
 
-@pytest.mark.parametrize("source", ["def f(:", "x = 1", "def f(x):\n    raise NotImplementedError('f')", "-" * 90_000 + "1", "(" * 300])
+@pytest.mark.parametrize(
+    "source", ["def f(:", "x = 1", "def f(x):\n    raise NotImplementedError('f')", "-" * 90_000 + "1", "(" * 300]
+)
 def test_what_cannot_be_judged_breaks_no_rule(source: str) -> None:
     assert rule_broken(source.encode(), "f", REQUIRE) is None

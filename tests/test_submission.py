@@ -69,7 +69,12 @@ def test_links_pipes_and_folders_in_place_of_a_file_are_refused(tmp_path: Path) 
 
 @pytest.mark.parametrize(
     ("name", "sentence"),
-    [("absent", "no such file"), ("essay.pdf", "is no submission"), ("essay.py", "none of the exercise files"), ("numpy_attention.ipynb", "no Jupyter notebook")],
+    [
+        ("absent", "no such file"),
+        ("essay.pdf", "is no submission"),
+        ("essay.py", "none of the exercise files"),
+        ("numpy_attention.ipynb", "no Jupyter notebook"),
+    ],
 )
 def test_what_cannot_be_read_at_all_is_one_sentence(tmp_path: Path, name: str, sentence: str) -> None:
     if name != "absent":

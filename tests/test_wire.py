@@ -111,8 +111,7 @@ def test_a_long_or_deep_or_big_answer_is_refused() -> None:
 
 def test_extent_is_the_memory_itself() -> None:
     for array in (np.zeros((3, 4))[::-1, ::2], torch.zeros(3, 4).t()[1:]):
-        memory = extent(array)
-        memory[:] = extent(array + 1 if isinstance(array, torch.Tensor) else array)[: len(memory)].max() + 1
+        extent(array)[:] = 1
         assert bool((array != 0).all())
 
 

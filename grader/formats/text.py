@@ -14,14 +14,17 @@ from ..report import Check, Exercise, Report, Status, number
 from .escape import printable
 
 COLOUR: dict[Status, str] = {
-    "passed": "green", "failed": "red", "crashed": "red", "todo": "yellow", "blocked": "yellow", "skipped": "cyan", "broken": "magenta",
-}  # fmt: skip
+    **{"passed": "green", "failed": "red", "crashed": "red", "todo": "yellow"},
+    **{"blocked": "yellow", "skipped": "cyan", "broken": "magenta"},
+}
 BAR = 10  # cells
 
 
 def text(report: Report, *, colour: bool = False, width: int = 100, brief: bool = False) -> str:
     """A table of the exercises, then for each one in trouble its first cause; `brief` shows only what to do next."""
-    console = Console(file=io.StringIO(), force_terminal=colour, width=width, highlight=False, color_system="auto" if colour else None)
+    console = Console(
+        file=io.StringIO(), force_terminal=colour, width=width, highlight=False, color_system="auto" if colour else None
+    )
     console.print(_table(report))
     console.print(Text(f"{_points(report.score, report.max_score)} points", style="bold"))
     for note in report.notes:
@@ -50,7 +53,9 @@ def _table(report: Report) -> Table:
 def _shown(report: Report, brief: bool) -> list[Exercise]:
     if brief:
         return [report.next] if report.next else []
-    return [exercise for exercise in report.exercises if exercise.status in ("failed", "crashed", "broken") or exercise is report.next]
+    return [
+        exercise for exercise in report.exercises if exercise.status in ("failed", "crashed", "broken") or exercise is report.next
+    ]
 
 
 def _cause(console: Console, exercise: Exercise, is_next: bool) -> None:

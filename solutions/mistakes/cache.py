@@ -87,12 +87,14 @@ def cached_layer_checks_heads_only(d_model: int, num_heads: int, num_kv_heads: i
 
 
 @instead_of(refuse_uneven)
-def cached_layer_checks_groups_only(d_model: int, num_heads: int, num_kv_heads: int) -> None:
-    """The layer checks whether the KV heads divide the heads, but not whether the heads divide the features.
+def cached_layer_refuses_without_sizes(d_model: int, num_heads: int, num_kv_heads: int) -> None:
+    """Sizes that don't divide raise a ValueError, but its message doesn't name them.
 
-    Hint: Two divisions must come out even. Which is the other one?
+    Hint: Somebody reads this error at midnight. Which two numbers would tell them what is wrong?
     """
-    refuse_uneven_groups(num_heads, num_kv_heads)
+    if d_model % num_heads or num_heads % num_kv_heads:
+        raise ValueError("the sizes must divide")
+
 
 
 @instead_of(refuse_uneven)
@@ -182,24 +184,6 @@ def cache_joined_along_heads(cache: Cache | None, k: Tensor, v: Tensor) -> Cache
 
 
 @instead_of(put_behind)
-def cache_joined_along_features(cache: Cache | None, k: Tensor, v: Tensor) -> Cache:
-    """Old and new are joined along the features, not along the tokens.
-
-    Hint: A new token adds one row to every head. Which axis of (B, h_kv, n, d_k) grows?
-    """
-    return (k, v) if cache is None else (torch.cat([cache[0], k], dim=-1), torch.cat([cache[1], v], dim=-1))
-
-
-@instead_of(put_behind)
-def cache_joined_along_batch(cache: Cache | None, k: Tensor, v: Tensor) -> Cache:
-    """Old and new are joined along the batch, not along the tokens.
-
-    Hint: A new token adds one row to every head. Which axis of (B, h_kv, n, d_k) grows?
-    """
-    return (k, v) if cache is None else (torch.cat([cache[0], k]), torch.cat([cache[1], v]))
-
-
-@instead_of(put_behind)
 def cache_of_keys_only(cache: Cache | None, k: Tensor, v: Tensor) -> Cache:
     """Old keys are put before the new ones, but the old values are forgotten.
 
@@ -246,7 +230,7 @@ def cache_drops_the_oldest_token(cache: Cache | None, k: Tensor, v: Tensor) -> C
 
 @instead_of(put_behind)
 def cache_cut_from_the_gradient(cache: Cache | None, k: Tensor, v: Tensor) -> Cache:
-    """Everything is detached when it enters the cache, so keys and values learn nothing.
+    """Keys and values are detached on their way through the cache, so no gradient reaches earlier tokens.
 
     Hint: When a model only writes text nobody needs gradients. But who decides that, the layer or its caller?
     """
@@ -369,15 +353,6 @@ def only_last_token_returned(output: Tensor, k: Tensor, v: Tensor) -> tuple[Tens
     return output[:, -1:], (k, v)
 
 
-@instead_of(output_and_cache)
-def cache_returned_without_gradient(output: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Cache]:
-    """The cache that is returned is detached, so no gradient flows through it to earlier tokens.
-
-    Hint: When a model only writes text nobody needs gradients. But who decides that, the layer or its caller?
-    """
-    return output, (k.detach(), v.detach())
-
-
 # The whole way
 
 
@@ -420,7 +395,7 @@ def cache_kept_in_the_module(self: nn.Module, x: Tensor, cache: Cache | None = N
 
     Hint: Where should all that the layer remembers between two calls be?
     """
-    output, self.remembered = right_forward(self, x, getattr(self, "remembered", None))
+    output, self.remembered = right_forward(self, x, getattr(self, "remembered", cache))
     return output, self.remembered
 
 

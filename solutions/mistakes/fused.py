@@ -104,25 +104,7 @@ def fused_mask_ignored(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = No
     return efficient_mha(q, k, v, None, is_causal)
 
 
-@instead_of(allowed_where_not_hidden)
-def fused_mask_always_gets_a_heads_axis(hidden: Tensor, q: Tensor) -> Tensor:
-    """The mask always gets a new axis at place 1, also when it has one for the heads already, or none for the batch.
-
-    Hint: Broadcasting lines axes up from the right and fills in what is missing. Does the mask need your help?
-    """
-    return ~hidden[:, None]
-
-
 # The future
-
-
-@instead_of(efficient_mha)
-def fused_causal_ignored(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
-    """The argument is_causal changes nothing.
-
-    Hint: Follow the argument `is_causal` through your code. Where does it end?
-    """
-    return efficient_mha(q, k, v, mask)
 
 
 @instead_of(efficient_mha)
@@ -259,15 +241,6 @@ def fused_queries_and_keys_swapped(q: Tensor, k: Tensor, v: Tensor, allowed: Ten
     Hint: In which order does the kernel take its first three arguments?
     """
     return sdpa(k, q, v, attn_mask=allowed)
-
-
-@instead_of(fused_call)
-def fused_over_heads(q: Tensor, k: Tensor, v: Tensor, allowed: Tensor | None) -> Tensor:
-    """Heads and tokens change places before the fused call, so it is the heads that look at each other.
-
-    Hint: The kernel attends along the axis before the last. Which axis of q stands there?
-    """
-    return sdpa(*(x.transpose(1, 2) for x in (q, k, v)), attn_mask=allowed).transpose(1, 2)
 
 
 @instead_of(fused_call)

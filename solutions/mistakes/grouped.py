@@ -220,6 +220,17 @@ def uneven_groups_asserted(num_heads: int, num_kv_heads: int) -> None:
 
 
 @instead_of(refuse_uneven_groups)
+def uneven_groups_refused_without_sizes(num_heads: int, num_kv_heads: int) -> None:
+    """Sizes that don't divide raise a ValueError, but its message doesn't name them.
+
+    Hint: Somebody reads this error at midnight. Which two numbers would tell them what is wrong?
+    """
+    if num_heads % num_kv_heads:
+        raise ValueError("the sizes must divide")
+
+
+
+@instead_of(refuse_uneven_groups)
 def groups_checked_upside_down(num_heads: int, num_kv_heads: int) -> None:
     """The test asks whether the query heads divide the KV heads, and refuses what is right.
 
@@ -268,33 +279,6 @@ def keys_tiled_values_not(k: Tensor, v: Tensor, num_heads: int) -> Pair:
     Hint: Query head 1 mixes the values of one KV head. Whose keys should it look into?
     """
     return repeat_kv(k, num_heads, arrange=kv_heads_tiled), repeat_kv(v, num_heads)
-
-
-@instead_of(repeat_both)
-def keys_repeated_values_not(k: Tensor, v: Tensor, num_heads: int) -> Pair:
-    """The keys are repeated and the values are not.
-
-    Hint: The weights have h heads. How many have the values that they meet?
-    """
-    return repeat_kv(k, num_heads), v
-
-
-@instead_of(repeat_both)
-def values_repeated_keys_not(k: Tensor, v: Tensor, num_heads: int) -> Pair:
-    """The values are repeated and the keys are not.
-
-    Hint: The queries have h heads. How many have the keys that they meet?
-    """
-    return k, repeat_kv(v, num_heads)
-
-
-@instead_of(repeat_both)
-def keys_used_as_values(k: Tensor, v: Tensor, num_heads: int) -> Pair:
-    """The repeated keys are used as the values too.
-
-    Hint: Two things are repeated. Do you keep the two results apart?
-    """
-    return (repeat_kv(k, num_heads),) * 2
 
 
 @instead_of(grouped_query_attention)

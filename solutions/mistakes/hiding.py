@@ -239,7 +239,7 @@ def mask_inverted_in_place(scores: Array, mask: Array) -> Array:
     return fill(scores, ~mask, -np.inf)
 
 
-@instead_of(fill_with_minus_inf)
+@instead_of(fill_with_minus_inf, only=TORCH)
 def hidden_rows_see_everything(scores: Array, mask: Array) -> Array:
     """A query from which every key is hidden is allowed to see them all.
 

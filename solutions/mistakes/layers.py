@@ -21,6 +21,10 @@ def refuse_uneven_layer(d_model: int, num_heads: int) -> None:
         raise ValueError(f"d_model = {d_model} can't be split into {num_heads} equal heads")
 
 
+def tokens(x: Array) -> Array:
+    return as_float(x)
+
+
 def apply(W: Array | nn.Linear, x: Array) -> Array:
     """NumPy's matrices are (in, out), torch's layers know themselves what to do."""
     return W(x) if isinstance(W, nn.Module) else x @ W
@@ -54,7 +58,7 @@ def forward(
     x: Array,
     mask: Array | None = None,
     *,
-    read=as_float,
+    read=tokens,
     projections=project,
     split=cut,
     attend=attention,
@@ -109,6 +113,17 @@ def layer_asserts_even_heads(d_model: int, num_heads: int) -> None:
     """
     if d_model % num_heads:
         raise AssertionError(f"{d_model} must be divisible by {num_heads}")
+
+
+@instead_of(refuse_uneven_layer)
+def layer_refuses_without_sizes(d_model: int, num_heads: int) -> None:
+    """Sizes that don't divide raise a ValueError, but its message doesn't name them.
+
+    Hint: Somebody reads this error at midnight. Which two numbers would tell them what is wrong?
+    """
+    if d_model % num_heads:
+        raise ValueError("the sizes must divide")
+
 
 
 # The projections of queries, keys and values
@@ -375,15 +390,6 @@ def layer_returns_weights_first(output: Array, weights: Array, x: Array) -> Pair
     return give_both(output, weights, x)[::-1]
 
 
-@instead_of(give_both)
-def layer_averages_weights(output: Array, weights: Array, x: Array) -> Pair:
-    """The weights are returned as their mean over the heads.
-
-    Hint: Every head has weights of its own. How many axes should they have?
-    """
-    return give_both(output, weights.mean(1), x)
-
-
 @instead_of(give_both, only="numpy_attention")
 def layer_always_float64(output: Array, weights: Array, x: Array) -> Pair:
     """float32 comes in and float64 goes out, since the matrices are float64.
@@ -393,7 +399,7 @@ def layer_always_float64(output: Array, weights: Array, x: Array) -> Pair:
     return output, weights
 
 
-@instead_of(as_float, only="numpy_attention")
+@instead_of(tokens, only="numpy_attention")
 def integer_tokens_stay_integers(x: Array) -> Array:
     """Results are turned back into integers when x holds integers, which makes nearly every weight 0.
 
@@ -502,24 +508,6 @@ def projections_fused(d_model: int, num_heads: int, dropout: float = 0.0) -> nn.
     return ProjectionsFused(d_model, num_heads, dropout)
 
 
-class ProjectionsMadeInForward(MultiHeadAttention):
-    def __init__(self, d_model: int, num_heads: int, dropout: float = 0.0) -> None:
-        super().__init__(d_model, num_heads, dropout)
-        del self.W_Q, self.W_K, self.W_V, self.W_O
-
-    def forward(self, x: Array, mask: Array | None = None) -> Pair:
-        return MultiHeadAttention(x.shape[-1], self.num_heads)(x, mask)
-
-
-@instead_of(MultiHeadAttention)
-def projections_made_in_forward(d_model: int, num_heads: int, dropout: float = 0.0) -> nn.Module:
-    """The projections are made anew in every call, so nothing can be learnt and the layer has no parameters.
-
-    Hint: Where must a layer be made so that it lives as long as the module?
-    """
-    return ProjectionsMadeInForward(d_model, num_heads, dropout)
-
-
 class ProjectionsInAPlainList(MultiHeadAttention):
     def __init__(self, d_model: int, num_heads: int, dropout: float = 0.0) -> None:
         super().__init__(d_model, num_heads, dropout)
@@ -538,10 +526,10 @@ class ProjectionsInAPlainList(MultiHeadAttention):
 
 
 @instead_of(MultiHeadAttention)
-def projections_in_a_plain_list(d_model: int, num_heads: int, dropout: float = 0.0) -> nn.Module:
-    """The projections are kept in a Python list, where the module does not find its parameters.
+def projections_not_registered(d_model: int, num_heads: int, dropout: float = 0.0) -> nn.Module:
+    """The module has no parameters: its projections are made in every call, or kept where the module can't find them.
 
-    Hint: How does a module learn of the layers inside it?
+    Hint: Where must a layer be made so that it lives as long as the module, and how does the module learn of it?
     """
     return ProjectionsInAPlainList(d_model, num_heads, dropout)
 

@@ -141,24 +141,6 @@ def softmax_with_maximum_over_queries(x: Array, axis: Axis) -> Array:
 
 
 @instead_of(row_maximum)
-def softmax_maximum_without_keepdims(x: Array, axis: Axis) -> Array:
-    """The row maxima have lost their axis, so they line up with the columns or with nothing.
-
-    Hint: (4, 6) minus (4,) fails, and (4, 4) minus (4,) takes the wrong number away. Which shape would fit?
-    """
-    return row_maximum(x, axis)[..., 0]
-
-
-@instead_of(row_maximum)
-def softmax_shifted_by_mean(x: Array, axis: Axis) -> Array:
-    """The mean is taken away instead of the maximum, so one large logit in a row still overflows.
-
-    Hint: Which number, taken away, makes sure that no logit is above 0?
-    """
-    return x.mean(axis=axis, keepdims=True)
-
-
-@instead_of(row_maximum)
 def softmax_shifted_upwards(x: Array, axis: Axis) -> Array:
     """The maximum is added where it should be taken away, so large logits overflow sooner.
 
@@ -362,15 +344,6 @@ def hidden_rows_nan(powers: Array, total: Array) -> Array:
     return powers / total
 
 
-@instead_of(divide_but_not_by_zero)
-def hidden_rows_uniform(powers: Array, total: Array) -> Array:
-    """Where no key is left to look at, all keys get equal weights, where zeros are due.
-
-    Hint: A query from which everything is hidden should bring nothing home. What are its weights?
-    """
-    return xp(total).where(total == 0.0, 1.0 / powers.shape[-1], divide_but_not_by_zero(powers, total))
-
-
 # What only a caller of the exercise sees
 
 
@@ -402,20 +375,8 @@ def softmax_of_integers_truncated(weights: Array, x: Array) -> Array:
 
 
 @instead_of(softmax)
-def softmax_overwrites_its_input(x: Array) -> Array:
-    """The result is written into the caller's own array.
-
-    Hint: Which of your steps, such as `-=` or `/=`, changes an array that somebody else still uses?
-    """
-    x -= row_maximum(x, -1).astype(x.dtype)
-    np.exp(x, out=x)
-    x /= np.where(row_sum(x, -1) == 0.0, 1.0, row_sum(x, -1))
-    return x
-
-
-@instead_of(softmax)
-def softmax_shifts_its_input(x: Array) -> Array:
-    """The maximum is taken away inside the caller's own array.
+def softmax_changes_its_input(x: Array) -> Array:
+    """The caller's own array is changed on the way.
 
     Hint: What is the difference between `x = x - m` and `x -= m` for whoever passed x?
     """
@@ -424,10 +385,18 @@ def softmax_shifts_its_input(x: Array) -> Array:
 
 
 @instead_of(softmax)
-def softmax_without_keepdims(x: Array) -> Array:
-    """Both the maxima and the sums have lost their axis, so they line up with the columns or with nothing.
+def softmax_of_empty_row_uniform(x: Array) -> Array:
+    """A row that is all -inf gets equal weights, where zeros are due.
 
-    Hint: (4, 6) minus (4,) fails, and (4, 4) minus (4,) takes the wrong number away. Which shape would fit?
+    Hint: A query from which everything is hidden should bring nothing home. What are its weights?
     """
-    powers = np.exp(x - x.max(axis=-1))
-    return powers / powers.sum(axis=-1)
+    return np.where((x == -np.inf).all(-1)[..., None], 1.0 / x.shape[-1], shares(as_float(x))).astype(as_float(x).dtype)
+
+
+@instead_of(softmax)
+def softmax_shifted_by_mean(x: Array) -> Array:
+    """The mean is taken away instead of the maximum, so one large logit in a row still overflows.
+
+    Hint: Which number, taken away, makes sure that no logit is above 0?
+    """
+    return shares(as_float(x), shift=lambda x, axis: x.mean(axis=axis, keepdims=True))

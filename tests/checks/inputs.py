@@ -48,6 +48,16 @@ def best_keys_mask(rng: Generator, q: NDArray[Any], k: NDArray[Any]) -> NDArray[
     return mask
 
 
+def extreme(rng: Generator, q: NDArray[Any], k: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Two huge queries, and a mask under which query 0 sees its worst key alone: what it hides scores thousands more."""
+    q = q.copy()
+    q[..., :2, :] *= 400
+    mask = best_keys_mask(rng, q, k)
+    worst = (q @ k.swapaxes(-2, -1))[..., 0, :].argmin(-1)
+    mask[..., 0, :] = np.arange(k.shape[-2]) != worst[..., None]
+    return q, mask
+
+
 def mask_of(rng: Generator, *shape: int) -> NDArray[np.bool_]:
     """About half hidden, and at least one place hidden and one seen wherever there are two or more."""
     mask = rng.random(shape) < 0.5
@@ -92,8 +102,13 @@ def drawn(rng: Generator, draw: Callable[[Any], Any], count: int = 5) -> list[An
     cases: list[Any] = []
 
     @seed(int(rng.integers(2**32)))
-    @settings(max_examples=count, database=None, deadline=None, phases=[Phase.generate],
-              suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=count,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
     @given(draw(strategies))
     def collect(case: Any) -> None:
         cases.append(case)

@@ -70,7 +70,10 @@ def grouped(q: Any, k: Any, v: Any, mask: Any = None) -> tuple[Floats, Floats]:
 
 def multi_head(x: Any, matrices: dict[str, Any], num_heads: int, mask: Any = None) -> tuple[Floats, Floats]:
     """Matrices are used as `x @ W`; fewer columns in W_K and W_V mean shared key/value heads."""
-    x, W = np.asarray(x, dtype=np.float64), {name: np.asarray(w, dtype=np.float64) for name, w in matrices.items()}
+    x, W = (
+        np.asarray(x, dtype=np.float64),
+        {name: np.asarray(w, dtype=np.float64) for name, w in matrices.items()},
+    )
     d_k = W["W_Q"].shape[1] // num_heads
     q, k, v = (split_heads(x @ W[name], W[name].shape[1] // d_k) for name in ("W_Q", "W_K", "W_V"))
     heads, weights = grouped(q, k, v, mask)

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import pytest
 from checks import F, inputs, oracle, torch
+
 from grader import expect
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # a warning out of a student's code is no wrong answer
 
 PROJECTED = (1e-5, 1e-5)  # float32 sums of d_model products come before and after the attention's own
-SHAPES = {"W_Q.weight": (24, 24), "W_K.weight": (8, 24), "W_V.weight": (8, 24), "W_O.weight": (24, 24)}  # 6 heads on 2
+SHAPES = {
+    "W_Q.weight": (24, 24),
+    "W_K.weight": (8, 24),
+    "W_V.weight": (8, 24),
+    "W_O.weight": (24, 24),
+}  # 6 heads on 2
 
 
 @pytest.mark.check("grouped_query.repeat_kv", points=0.5)

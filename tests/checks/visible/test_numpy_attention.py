@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from checks import inputs, oracle
+
 from grader import expect
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # a warning out of a student's code is no wrong answer
@@ -12,21 +13,33 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # a warning out of a student'
 ROUNDED = (0.0, 6e-5)
 X = np.array([[[1, 0, 1, 0], [0, 1, 0, 1], [1, 1, 0, 0]]])  # (1, 3, 4): three tokens of four features
 Q = np.array([[[[1, 0], [0, 1], [1, 1]], [[1, 0], [0, 1], [0, 0]]]])  # (1, 2, 3, 2): X in two heads; K and V too
-SCORES = np.array([
-    [[[0.7071, 0.0, 0.7071], [0.0, 0.7071, 0.7071], [0.7071, 0.7071, 1.4142]],
-     [[0.7071, 0.0, 0.0], [0.0, 0.7071, 0.0], [0.0, 0.0, 0.0]]]
-])
-WEIGHTS = np.array([
-    [[[0.4011, 0.1978, 0.4011], [0.1978, 0.4011, 0.4011], [0.2483, 0.2483, 0.5035]],
-     [[0.5035, 0.2483, 0.2483], [0.2483, 0.5035, 0.2483], [0.3333, 0.3333, 0.3333]]]
-])
-HEADS = np.array([
-    [[[0.8022, 0.5989], [0.5989, 0.8022], [0.7517, 0.7517]],
-     [[0.5035, 0.2483], [0.2483, 0.5035], [0.3333, 0.3333]]]
-])
-MERGED = np.array([
-    [[0.8022, 0.5989, 0.5035, 0.2483], [0.5989, 0.8022, 0.2483, 0.5035], [0.7517, 0.7517, 0.3333, 0.3333]]
-])
+SCORES = np.array(
+    [
+        [
+            [[0.7071, 0.0, 0.7071], [0.0, 0.7071, 0.7071], [0.7071, 0.7071, 1.4142]],
+            [[0.7071, 0.0, 0.0], [0.0, 0.7071, 0.0], [0.0, 0.0, 0.0]],
+        ]
+    ]
+)
+WEIGHTS = np.array(
+    [
+        [
+            [[0.4011, 0.1978, 0.4011], [0.1978, 0.4011, 0.4011], [0.2483, 0.2483, 0.5035]],
+            [[0.5035, 0.2483, 0.2483], [0.2483, 0.5035, 0.2483], [0.3333, 0.3333, 0.3333]],
+        ]
+    ]
+)
+HEADS = np.array(
+    [
+        [
+            [[0.8022, 0.5989], [0.5989, 0.8022], [0.7517, 0.7517]],
+            [[0.5035, 0.2483], [0.2483, 0.5035], [0.3333, 0.3333]],
+        ]
+    ]
+)
+MERGED = np.array(
+    [[[0.8022, 0.5989, 0.5035, 0.2483], [0.5989, 0.8022, 0.2483, 0.5035], [0.7517, 0.7517, 0.3333, 0.3333]]]
+)
 
 
 @pytest.mark.check("numpy_attention.softmax", points=1)
@@ -130,7 +143,8 @@ def test_attention_leaves_its_inputs(student, rng):
     q, k, v = inputs.qkv(rng)
     mask = inputs.best_keys_mask(rng, q, k)
     before = {"q": q.copy(), "k": k.copy(), "v": v.copy(), "mask": mask.copy()}
-    expect.pair(student.attention(q, k, v, mask))
+    output, _ = expect.pair(student.attention(q, k, v, mask))
+    expect.array(output, like=q, shape=(2, 3, 4, 7))
     for name, after in {"q": q, "k": k, "v": v, "mask": mask}.items():
         expect.unchanged(before[name], after, name)
 

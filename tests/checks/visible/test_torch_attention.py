@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from checks import F, inputs, oracle, torch
+
 from grader import expect
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # a warning out of a student's code is no wrong answer
@@ -99,7 +100,8 @@ def test_attention_leaves_its_inputs(student, rng):
     mask = inputs.tensor(inputs.mask_of(rng, 4, 6))
     given = {"q": q, "k": k, "v": v, "mask": mask}
     before = {name: x.clone() for name, x in given.items()}
-    expect.pair(student.attention(q, k, v, mask))
+    output, _ = expect.pair(student.attention(q, k, v, mask))
+    expect.array(output, like=q, shape=(2, 3, 4, 7))
     for name, after in given.items():
         expect.unchanged(before[name], after, name)
 
