@@ -221,10 +221,9 @@ def serve(read: Callable[[int], bytes], write: Callable[[bytes], Any], reply_byt
         write(child.answer(request))
 
 
-def find_packages(settings: Mapping[str, Any]) -> None:
-    """Import from where the grader's own packages are, and import what is to be there before the student's code."""
-    sys.path += [path for path in settings["packages"] if path not in sys.path]
-    for name in settings["preload"]:
+def preload(names: Sequence[str]) -> None:
+    """Import what is to be there before the wall and the student's code, as far as it is installed."""
+    for name in names:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
 

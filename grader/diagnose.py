@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-import itertools
 import sys
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,7 +13,7 @@ from .mistakes import Variant, pairs, singles
 from .recording import Call, Seen, replay
 from .report import Mistake
 
-SECONDS = 0.15  # for one exercise; a diagnosis that takes longer says nothing
+MOST_PAIRS = 2_000  # tried for one exercise: a count and not a time, so that the same submission gives the same words
 
 
 class Catalogue:
@@ -47,29 +45,37 @@ class Catalogue:
         return self._seen[key]
 
     def diagnose(self, exercise: str, calls: list[Call]) -> tuple[Mistake, ...]:
-        """The mistakes in the student's code, when one variant explains every call; nothing when none or no single one does.
+        """The mistakes in the student's code, when one variant explains every call; nothing when none does.
 
         Calls whose right answer is random, such as dropout in training, tell nothing and are left out.
         """
-        if exercise not in self.recipes:
+        recipe = self.recipes.get(exercise)
+        if recipe is None:
             return ()
-        recipe = self.recipes[exercise]
-        steady = [call for call in calls if self.seen(exercise, "", recipe, call).matches(replay(call, recipe))]
+        steady = [call for call in calls if self.steady(exercise, "", recipe, call)]
         wrong = [call for call in steady if not self.seen(exercise, "", recipe, call).matches(call.seen)]
         if not wrong:
             return ()
-        ordered = [wrong[0], wrong[-1], *steady]
-        deadline = time.monotonic() + SECONDS
-        for variants in (self.singles, self.pairs):
-            found = next(self._explaining(exercise, variants(exercise), ordered, deadline), None)
-            if found is not None:
-                return found.mistakes
+        calls = [*wrong, *(call for call in steady if call not in wrong)]
+        for variants in (self.singles(exercise), self.pairs(exercise)[:MOST_PAIRS]):
+            for variant in variants:
+                if all(self.explains(exercise, variant, call, call in wrong) for call in calls):
+                    return variant.mistakes
         return ()
 
-    def _explaining(self, exercise: str, variants: Iterable[Variant], calls: list[Call], deadline: float) -> Iterator[Variant]:
-        for variant in itertools.takewhile(lambda _: time.monotonic() < deadline, variants):
-            if all(self.seen(exercise, variant.name, variant.call, call).matches(call.seen) for call in calls):
-                yield variant
+    def explains(self, exercise: str, variant: Variant, call: Call, wrong: bool) -> bool:
+        """Whether the variant gives what the student's code gave; a random one explains any wrong answer of its form."""
+        seen = self.seen(exercise, variant.name, variant.call, call)
+        if seen.matches(call.seen):
+            return True
+        return wrong and seen.form == call.seen.form and not self.steady(exercise, variant.name, variant.call, call)
+
+    def steady(self, exercise: str, name: str, target: Callable[..., Any], call: Call) -> bool:
+        """Whether `target` gives the same answer to the same call twice."""
+        key = (exercise, f"{name} again", call.digest)
+        if key not in self._seen:
+            self._seen[key] = replay(call, target)
+        return self._seen[key].matches(self.seen(exercise, name, target, call))
 
 
 def load_catalogue(folder: Path) -> Catalogue | None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import pytest
@@ -15,7 +15,7 @@ from .course import Course
 from .diagnose import load_catalogue
 from .report import Report
 from .runner import Confined, Runner
-from .student import StudentModule, unavailable
+from .student import Origin, StudentModule, unavailable
 from .submission import Submission
 
 
@@ -44,17 +44,28 @@ def grade_all(
     `select` is a pytest -k expression (an exercise's name is one of its words); `isolation` is as in `Runner`.
     Raises GraderFailed.
     """
-    checks = Checks(course, course.seed if seed is None else seed, load_catalogue(course.solutions / "mistakes"))
     forbid = {name: rule.forbid for name, rule in course.rules.items() if rule.forbid}
     with Runner(course.limits, isolation=isolation) as runner:
-        loop = _Loop(
-            submissions,
-            checks,
-            done,
-            runner.isolation,
-            lambda submission: runner.open(submission.sources, forbid=forbid),
-        )
-        _run(course, select, [checks, loop])
+
+        @contextmanager
+        def confined(submission: Submission) -> Iterator[Origin]:
+            with runner.open(submission.sources, forbid=forbid) as behind_the_wall:
+                yield ConfinedOrigin(submission, behind_the_wall)
+
+        checks = Checks(course, course.seed if seed is None else seed, load_catalogue(course.solutions / "mistakes"))
+        run_checks(checks, submissions, confined, lambda submission: done(submission, checks.report(runner.isolation)), select)
+
+
+def run_checks(
+    checks: Checks,
+    submissions: Iterable[Submission],
+    open: Callable[[Submission], AbstractContextManager[Origin]],
+    done: Callable[[Submission], None],
+    select: str = "",
+) -> None:
+    """Run the checks once for each submission, on the origin that `open` gives for it. Raises GraderFailed."""
+    loop = _Loop(checks, submissions, open, done)
+    _run(checks.course, select, [checks, loop])
     if loop.trouble:
         raise GraderFailed(loop.trouble)
 
@@ -82,13 +93,12 @@ class _Loop:
 
     def __init__(
         self,
-        submissions: Iterable[Submission],
         checks: Checks,
-        done: Callable[[Submission, Report], None],
-        isolation: str,
-        open: Callable[[Submission], AbstractContextManager[Confined]],
+        submissions: Iterable[Submission],
+        open: Callable[[Submission], AbstractContextManager[Origin]],
+        done: Callable[[Submission], None],
     ) -> None:
-        self.submissions, self.checks, self.done, self.isolation, self.open = submissions, checks, done, isolation, open
+        self.checks, self.submissions, self.open, self.done = checks, submissions, open, done
         self.trouble = "pytest could not begin; its own words are above"
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
@@ -106,11 +116,11 @@ class _Loop:
             return True
         self.trouble = "" if session.items else "no check matches"
         for submission in self.submissions:
-            with self.open(submission) as confined:
-                self.checks.submit(submission, ConfinedOrigin(submission, confined), {})
+            with self.open(submission) as origin:
+                self.checks.submit(submission, origin)
                 for item in session.items:
                     runtestprotocol(item, log=False, nextitem=None)
-                self.done(submission, self.checks.report(self.isolation))
+                self.done(submission)
         return True
 
 
@@ -119,6 +129,7 @@ class ConfinedOrigin:
 
     def __init__(self, submission: Submission, confined: Confined) -> None:
         self.submission, self.confined = submission, confined
+        self.files: dict[str, str] = {}  # none of them is in this process
 
     def module(self, module: str, exercise: str) -> Any:
         trouble = unavailable(self.submission, module)

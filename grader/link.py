@@ -180,7 +180,7 @@ class Warm:
         self.control, inner = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.ready = False
         with inner:
-            self.process = _python("zygote", json.dumps(self.settings), stdin=inner.fileno())
+            self.process = _python("zygote", self.settings, stdin=inner.fileno())
 
     def _answer(self) -> dict[str, Any]:
         self.control.settimeout(START_SECONDS)
@@ -245,9 +245,10 @@ class Spawned:
     def fork(self, *, torch: bool) -> tuple[int, list[socket.socket]]:
         token = secrets.token_hex(16)
         with socket.create_server(("127.0.0.1", 0)) as server:
-            server.settimeout(START_SECONDS)
+            server.settimeout(0.5)
+            deadline = time.monotonic() + START_SECONDS
             settings = {**self.settings, "torch": torch, "port": server.getsockname()[1], "token": token}
-            process = _python("spawned", json.dumps(settings), stdin=subprocess.DEVNULL)
+            process = _python("spawned", settings, stdin=subprocess.DEVNULL)
             self.processes[process.pid] = process
             sockets: list[socket.socket] = []
             while len(sockets) < 3:
@@ -256,7 +257,9 @@ class Spawned:
                     end.settimeout(10)
                     known = secrets.compare_digest(end.recv(64), token.encode())
                 except OSError:
-                    raise RunnerFailed("a student's process did not start") from None
+                    if process.poll() is not None or time.monotonic() > deadline:
+                        raise RunnerFailed("a student's process did not start") from None
+                    continue
                 if known:
                     end.sendall(b"\0")
                     sockets.append(end)
@@ -285,9 +288,10 @@ class Spawned:
             self.end(pid, gone=False)
 
 
-def _python(module: str, argument: str, stdin: int) -> subprocess.Popen[bytes]:
+def _python(module: str, settings: Mapping[str, Any], stdin: int) -> subprocess.Popen[bytes]:
     """A fresh interpreter in an environment that tells nothing of this machine's."""
-    code = f"import sys; sys.path[0] = {ROOT!r}; from grader.{module} import main; main()"
+    path = f"sys.path[0] = {ROOT!r}; sys.path += [p for p in {settings['packages']!r} if p not in sys.path]"
+    code = f"import sys; {path}; from grader.{module} import main; main()"
     kept = {name: os.environ[name] for name in ("SYSTEMROOT",) if name in os.environ}  # Windows can't do without
     environment = {
         **dict.fromkeys(_THREADS, "1"),  # a fork after one parallel operation hangs the child
@@ -295,7 +299,7 @@ def _python(module: str, argument: str, stdin: int) -> subprocess.Popen[bytes]:
         **{"PYTHONDONTWRITEBYTECODE": "1", "MALLOC_ARENA_MAX": "2", "CUDA_VISIBLE_DEVICES": "", **kept},
     }
     return subprocess.Popen(
-        [sys.executable, "-s", "-c", code, argument],
+        [sys.executable, "-s", "-c", code, json.dumps(settings)],
         stdin=stdin, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         cwd=os.path.abspath(os.sep), env=environment, start_new_session=True,
     )  # fmt: skip

@@ -42,7 +42,7 @@ def _join(config: pytest.Config, course: Course) -> None:
     origin = InProcess(submission)
     config.add_cleanup(origin.close)
     checks = Checks(course, course.seed, None)
-    checks.submit(submission, origin, origin.files)
+    checks.submit(submission, origin)
     config.pluginmanager.register(checks, "grader-checks")
     config.pluginmanager.register(_Summary(checks), "grader-summary")
 

@@ -43,6 +43,11 @@ class Seen:
     parts: tuple[Part, ...] = ()
     changed: tuple[bool, ...] = ()
 
+    @property
+    def form(self) -> tuple[Any, ...]:
+        """What it is apart from its numbers."""
+        return (self.error, self.changed, *(part.form for part in self.parts))
+
     def matches(self, other: Seen) -> bool:
         """The same in everything that a student could be told about."""
         return (
@@ -51,7 +56,7 @@ class Seen:
         )  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Call:
     """One call: of a function, of a class (`method` is empty), or of a method of an instance `made` with these arguments."""
 
@@ -63,6 +68,7 @@ class Call:
     state: Mapping[str, Any] = field(default_factory=dict)
     training: bool = False
     seen: Seen = field(default_factory=Seen)
+    answer: Any = None
 
     @functools.cached_property
     def digest(self) -> bytes:
@@ -98,7 +104,7 @@ def observe(
         return None, Seen(trouble.kind if ended else type(error).__name__), error  # type: ignore[union-attr]
     pairs = zip(_leaves(before), _leaves((args, dict(kwargs))), strict=False)
     changed = tuple(not _part(old).matches(_part(new)) for old, new in pairs if _kind(old))
-    return answer, Seen("", tuple(_parts(answer)), changed), None
+    return answer, Seen("", (*_parts(answer), *_gradients(answer, _leaves((args, dict(kwargs))))), changed), None
 
 
 def duplicate(value: Any) -> Any:
@@ -146,6 +152,22 @@ def _parts(answer: Any) -> Iterator[Part]:
     yield Part(("sequence", len(answer)))
     for item in answer:
         yield from _parts(item)
+
+
+def _gradients(answer: Any, inputs: list[Any]) -> Iterator[Part]:
+    """What flows back from an answer, in one fixed direction, to each input that wants it."""
+    wanted = [leaf for leaf in inputs if _kind(leaf) == "tensor" and leaf.requires_grad]
+    given = [leaf for leaf in _leaves(answer) if _kind(leaf) == "tensor" and leaf.requires_grad]
+    if not wanted or not given:
+        return
+    torch = sys.modules["torch"]
+    back = [torch.as_tensor(_directions(leaf.numel())[0]).reshape(leaf.shape).to(leaf) for leaf in given]
+    try:
+        found = torch.autograd.grad(given, wanted, back, retain_graph=True, allow_unused=True)
+    except Exception as error:
+        yield Part(("no gradient", type(error).__name__))
+        return
+    yield from (Part(("no gradient",)) if gradient is None else _part(gradient) for gradient in found)
 
 
 def _kind(value: Any) -> str:
@@ -226,7 +248,7 @@ class Recorder:
     def _call(self, name: str, target: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         kept = duplicate((args, kwargs))
         answer, seen, error = observe(target, args, kwargs)
-        self._calls.append(Call(name, kept[0], kept[1], seen=seen))
+        self._calls.append(Call(name, kept[0], kept[1], seen=seen, answer=answer))
         if error is not None:
             raise error
         if _is_module(answer):
@@ -241,7 +263,7 @@ class Recorder:
         kept, state = duplicate((args, kwargs)), duplicate(dict(state))
         answer, seen, error = observe(target, args, kwargs)
         training = bool(getattr(owner, "training", False)) if _is_module(owner) else False
-        self._calls.append(Call(name, kept[0], kept[1], method=method, made=made, state=state, training=training, seen=seen))
+        self._calls.append(Call(name, kept[0], kept[1], method=method, made=made, state=state, training=training, seen=seen, answer=answer))
         if error is not None:
             raise error
         return answer

@@ -23,7 +23,7 @@ def main() -> None:
         sockets[-1].recv(1)  # in this order, one after another
     frames, prints, trace = sockets
     try:
-        child.find_packages({**settings, "preload": ["torch"] if settings["torch"] else []})
+        child.preload(["torch"] if settings["torch"] else [])
         sys.stdout = sys.stderr = prints.makefile("w", buffering=1, errors="replace")
         with contextlib.suppress(ValueError, OSError):  # Windows has no descriptor for a socket
             child.watch(trace.fileno())

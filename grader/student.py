@@ -18,7 +18,12 @@ from .trouble import Trouble, raise_as
 
 
 class Origin(Protocol):
-    """Where the modules that checks call come from: this process, or a confined one."""
+    """Where the modules that checks call come from: this process, or a confined one.
+
+    `files` maps the paths of a student's files in this process to the names to show.
+    """
+
+    files: dict[str, str]
 
     def module(self, module: str, exercise: str) -> Any:
         """The student's module for a check of `exercise`: attributes are the student's functions and classes."""

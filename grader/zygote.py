@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
-import importlib
 import json
 import os
 import select
@@ -114,9 +113,7 @@ class Zygote:
                 with contextlib.suppress(OSError):
                     os.close(int(name))
         sys.stdout, sys.stderr = (open(n, "w", buffering=1, errors="replace", closefd=False) for n in (1, 2))
-        if torch:
-            with contextlib.suppress(ImportError):
-                importlib.import_module("torch")
+        child.preload(["torch"] if torch else [])
         child.watch(TRACE)
 
 
@@ -151,7 +148,7 @@ def main() -> None:
 
 
 def _warm(settings: Mapping[str, Any]) -> Policy:
-    child.find_packages(settings)
+    child.preload(settings["preload"])
     policy = Policy(Limits(**settings["limits"]), frozenset(settings["switches"]), settings["abi"])
     policy.build()
     sys.path[:] = [path for path in sys.path if os.path.realpath(path).startswith(readable())]

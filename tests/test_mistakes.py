@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import variants
+
 from grader.diagnose import load_catalogue
 from grader.mistakes import Variant, pairs, singles
 from grader.recording import Call, Recorder, Seen, replay
@@ -165,9 +167,11 @@ def test_texts_are_told_apart_by_their_words():
 
 def test_texts_are_sentences_and_hints_lead_on():
     for name, text, hint in words():
-        assert text[0].isupper() or text[0].isdigit() or text[:3] in ("W_K", "W_O", "W_V", "flo"), name
-        assert text.endswith(".") and hint.endswith((".", "?")), name
-        assert len(text) < 160 and len(hint) < 180, name
+        assert text[0].isupper() or text[0].isdigit() or text.startswith("float"), name
+        assert text.endswith("."), name
+        assert hint.endswith((".", "?")), name
+        assert len(text) < 160, name
+        assert len(hint) < 180, name
 
 
 def test_no_message_shows_a_line_of_the_solution():
@@ -204,8 +208,7 @@ def test_mistakes_are_told_apart(exercise):
 
 @pytest.mark.parametrize("exercise", GRADED)
 def test_every_mistake_loses_points(exercise):
-    unseen = [variant.name for variant in at_home(exercise) if passes(exercise, variant.call)]
-    assert [name for name in unseen if name not in MISTAKES.NOT_CHECKED] == []
+    assert [variant.name for variant in at_home(exercise) if passes(exercise, variant.call)] == []
 
 
 @pytest.mark.parametrize("exercise", GRADED)
@@ -249,10 +252,11 @@ def probes() -> dict[str, list[tuple[Any, ...]]]:
     rng = np.random.default_rng(3)
     W = [rng.normal(size=(20, 20)) for _ in range(4)]
     patterns = [
-        {"sink": 0.5}, {"sink": 0.35}, {"previous": 0.33, "own": 0.1}, {"previous": 0.6}, {"own": 0.6}, {"own": 0.3},
-        {"next": 0.7}, {"last": 0.8}, {"opposite": 0.9}, {"far": 0.9}, {"own": 0.45, "previous": 0.35}, {"sink": 0.45, "own": 0.5},
-        {"sink": 0.42, "previous": 0.4}, {"sink": 0.41, "previous": 0.55}, {"previous": 0.8, "own": 0.2}, {"far": 0.6, "last": 0.3},
-        {"own": 0.05}, {"previous": 0.27}, {"own": 0.35, "previous": 0.05}, {"far": 0.97},
+        {"sink": 0.5}, {"sink": 0.35}, {"sink": 0.45, "own": 0.5}, {"sink": 0.42, "previous": 0.4},
+        {"sink": 0.41, "previous": 0.55},
+        {"previous": 0.33, "own": 0.1}, {"previous": 0.6}, {"previous": 0.27}, {"previous": 0.8, "own": 0.2},
+        {"own": 0.6}, {"own": 0.3}, {"own": 0.05}, {"own": 0.45, "previous": 0.35}, {"own": 0.35, "previous": 0.05},
+        {"next": 0.7}, {"last": 0.8}, {"opposite": 0.9}, {"far": 0.9}, {"far": 0.97}, {"far": 0.6, "last": 0.3},
     ]  # fmt: skip
     sure = [mixed(6, **{name: 1.0}) for name in ("sink", "previous", "own", "next", "last", "far", "opposite")]
     first_row = mixed(6, far=0.2)
@@ -271,13 +275,14 @@ def probes() -> dict[str, list[tuple[Any, ...]]]:
             (np.stack(sure),), (mixed(4)[None],),
         ],
         "head_analysis.classify_head": [
-            *((mixed(n, **parts),) for n in (4, 6, 9) for parts in patterns), *((x,) for x in sure), (np.ones((1, 1)),),
-            *((rows(rng, n, n, sharpness=s),) for n in (2, 3, 5) for s in (0.5, 2.0, 4.0, 8.0)), (first_row,), (column,), (spike,),
-            (three,), (almost,), (one_key_a_query(6),), (0.93 * one_key_a_query(6) + 0.07 / 6,), (0.8 * one_key_a_query(6) + 0.2 / 6,),
+            *((mixed(n, **parts),) for n in (4, 6, 9) for parts in patterns),
+            *((rows(rng, n, n, sharpness=s),) for n in (2, 3, 5) for s in (0.5, 2.0, 4.0, 8.0)),
+            *((weights,) for weights in (*sure, first_row, column, spike, three, almost, np.ones((1, 1)))),
+            *((share * one_key_a_query(6) + (1 - share) / 6,) for share in (1.0, 0.93, 0.8)),
         ],
         "head_analysis.prune_heads": [
-            (*W, 4, [1]), (*W, 4, [0, 2]), (*W, 4, [2, 0]), (*W, 4, [3]), (*W, 4, []), (*W, 4, [1, 1]), (*W, 5, [4, 1]), (*W, 4, [4]),
-            (*W, 4, [-1]), (*W, 4, [1, 7]), (*W, 3, [1]), (*W, 4, [3, 1]),
+            *((*W, 4, heads) for heads in ([1], [3], [0, 2], [2, 0], [3, 1], [1, 1], [], [4], [-1], [1, 7])),
+            (*W, 5, [4, 1]), (*W, 3, [1]),
         ],
     }  # fmt: skip
 
@@ -314,3 +319,27 @@ def test_pruned_matrices_give_what_zeroed_heads_give():
     assert [matrix.shape for matrix in small] == [(20, 10)] * 3 + [(10, 20)]
     due = MISTAKES.heads.join(full) @ W[3]
     np.testing.assert_allclose(MISTAKES.heads.join(heads(small, 2)) @ small[3], due, rtol=1e-12, atol=1e-12)
+
+
+# Right answers in unusual forms
+
+
+def unusual() -> list[Any]:
+    return [
+        pytest.param(exercise, answer, id=f"{exercise}-{answer.__name__}")
+        for exercise, answers in variants.VARIANTS.items()
+        for answer in answers
+    ]
+
+
+def test_there_are_many_variants():
+    assert len(unusual()) >= 60
+    assert set(variants.VARIANTS) == set(GRADED)
+
+
+@pytest.mark.parametrize(("exercise", "answer"), unusual())
+def test_an_unusual_right_answer_is_accepted(exercise, answer):
+    calls: list[Call] = []
+    for check in checks_of(exercise):
+        check(Recorder(student(exercise, answer), calls))
+    assert CATALOGUE.diagnose(exercise, calls) == ()

@@ -189,7 +189,6 @@ IMPORTS = {
     "raises": (b"\nraise KeyError('a')", "KeyError", "work.py could not be imported: KeyError in line 2: 'a'"),
     "exits": (b"import os; os._exit(0)", "Stopped", "work.py could not be imported: it ended the process (exit status 0)"),
     "hangs": (b"while True: pass", "TimeLimit", "work.py could not be imported: it ran longer than 2 s (line 1)"),
-    "null bytes": (b"x = 1\0", "SyntaxError", "work.py could not be imported: "),
     "an unknown coding": (b"# coding: klingon\n", "SyntaxError", "unknown encoding: klingon"),
     "not UTF-8": (b"x = '\xff'\n", "SyntaxError", "work.py"),
     "nested deeply": (b"x = " + b"(" * 5000 + b")" * 5000, "SyntaxError", "too many nested parentheses"),

@@ -37,13 +37,10 @@ EXERCISES: dict[str, Callable[..., Any]] = {
 }
 
 # Mistakes that checks see, but that can't be recognised by replaying calls one by one, each with the reason.
-GRADIENT = "only gradients differ"
 RANDOM = "its answers are random"
 MATRICES = "only attributes differ, and answers are replayed with the student's own"
 MESSAGE = "only the message of an error differs"
 BEYOND_REPLAY: dict[str, str] = {
-    "weights_detached_from_output": GRADIENT,
-    "values_detached_from_output": GRADIENT,
     "dropout_missing": RANDOM,
     "dropout_in_eval": RANDOM,
     "dropout_of_head_outputs": RANDOM,
@@ -64,9 +61,4 @@ BEYOND_REPLAY: dict[str, str] = {
     "cache_in_state_dict": "only state_dict() differs",
     "mask_inverted_in_place": "an expanded mask raises, and a replayed one is not expanded",
     "cache_kept_in_the_module": "an instance remembers, and every call is replayed on a fresh one",
-}
-
-# Mistakes that break the contract in a way that no check looks at, each with the check that would.
-NOT_CHECKED: dict[str, str] = {
-    "integer_tokens_stay_integers": "numpy_attention.MultiHeadAttention.forward with integers",
 }

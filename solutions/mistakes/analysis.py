@@ -6,7 +6,7 @@ import numpy as np
 
 from grader.mistakes import instead_of
 
-from .arrays import Array
+from .arrays import Array, Part
 from .grouped import refuse_uneven_groups
 from .heads import refuse_uneven_heads
 
@@ -23,7 +23,7 @@ def refuse_uneven(d_model: int, num_heads: int, num_kv_heads: int) -> None:
     refuse_uneven_groups(num_heads, num_kv_heads)
 
 
-def attention_parameters(d_model: int, num_heads: int, num_kv_heads: int | None = None, *, check=refuse_uneven) -> Counts:
+def attention_parameters(d_model: int, num_heads: int, num_kv_heads: int | None = None, *, check: Part = refuse_uneven) -> Counts:
     num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
     check(d_model, num_heads, num_kv_heads)
     d_kv = d_model // num_heads * num_kv_heads
@@ -279,7 +279,7 @@ def over_queries(entropies: Array) -> Array:
     return entropies.mean(-1)
 
 
-def attention_entropy(weights: Array, *, terms=surprise, keys=over_keys, queries=over_queries) -> Array:
+def attention_entropy(weights: Array, *, terms: Part = surprise, keys: Part = over_keys, queries: Part = over_queries) -> Array:
     with np.errstate(all="ignore"):
         return queries(keys(terms(weights)))
 
@@ -458,7 +458,13 @@ def in_order(sink: float, previous: float, own: float, entropy: float) -> str:
 
 
 def classify_head(
-    weights: Array, *, sink=sink_strength, previous=previous_strength, own=own_strength, entropy=spread, decide=in_order
+    weights: Array,
+    *,
+    sink: Part = sink_strength,
+    previous: Part = previous_strength,
+    own: Part = own_strength,
+    entropy: Part = spread,
+    decide: Part = in_order,
 ) -> str:
     return decide(sink(weights), previous(weights), own(weights), entropy(weights))
 
@@ -738,9 +744,9 @@ def prune_heads(
     num_heads: int,
     heads: list[int],
     *,
-    check=refuse_missing_heads,
-    keep=features_that_stay,
-    cut=cut_columns_and_rows,
+    check: Part = refuse_missing_heads,
+    keep: Part = features_that_stay,
+    cut: Part = cut_columns_and_rows,
 ) -> Matrices:
     heads = list(heads)
     check(len(W_O), num_heads, heads)
@@ -860,9 +866,7 @@ def prune_head_size_is_head_count(d_model: int, num_heads: int, heads: list[int]
 
 
 @instead_of(prune_heads)
-def prune_renumbers_while_removing(
-    W_Q: Array, W_K: Array, W_V: Array, W_O: Array, num_heads: int, heads: list[int]
-) -> Matrices:
+def prune_renumbers_while_removing(W_Q: Array, W_K: Array, W_V: Array, W_O: Array, num_heads: int, heads: list[int]) -> Matrices:
     """Heads are removed one after the other, and after each the later ones have moved up to other numbers.
 
     Hint: When head 0 is gone, which number has the head that was number 2?

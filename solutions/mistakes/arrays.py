@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 
 Array = np.ndarray | torch.Tensor
 Pair = tuple[Array, Array]
+Part = Callable[..., Any]  # what stands in a slot of a recipe
 
 
 def xp(x: Array) -> ModuleType:

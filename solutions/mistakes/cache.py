@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from grader.mistakes import instead_of
 
+from .arrays import Part
 from .causal import causal_mask
 from .grouped import grouped_query_attention, neighbours_share, refuse_uneven_groups
 from .heads import cut, join
@@ -25,7 +26,7 @@ def put_behind(cache: Cache | None, k: Tensor, v: Tensor) -> Cache:
     return (k, v) if cache is None else (torch.cat([cache[0], k], dim=2), torch.cat([cache[1], v], dim=2))
 
 
-def future_of(n: int, n_so_far: int, device: torch.device, *, hide=causal_mask) -> Tensor | None:
+def future_of(n: int, n_so_far: int, device: torch.device, *, hide: Part = causal_mask) -> Tensor | None:
     return hide(n, n_so_far, device)
 
 
@@ -34,7 +35,7 @@ def output_and_cache(output: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Cach
 
 
 class GroupedQueryAttention(nn.Module):
-    def __init__(self, d_model: int, num_heads: int, num_kv_heads: int, *, check=refuse_uneven) -> None:
+    def __init__(self, d_model: int, num_heads: int, num_kv_heads: int, *, check: Part = refuse_uneven) -> None:
         nn.Module.__init__(self)
         check(d_model, num_heads, num_kv_heads)
         self.num_heads, self.num_kv_heads = num_heads, num_kv_heads
@@ -47,14 +48,14 @@ class GroupedQueryAttention(nn.Module):
         x: Tensor,
         cache: Cache | None = None,
         *,
-        projections=project,
-        split=cut,
-        extend=put_behind,
-        future=future_of,
-        attend=grouped_query_attention,
-        merge=join,
-        out=project_out,
-        answer=output_and_cache,
+        projections: Part = project,
+        split: Part = cut,
+        extend: Part = put_behind,
+        future: Part = future_of,
+        attend: Part = grouped_query_attention,
+        merge: Part = join,
+        out: Part = project_out,
+        answer: Part = output_and_cache,
     ) -> tuple[Tensor, Cache]:
         q, k, v = projections(self, x)
         q, k, v = split(q, self.num_heads), split(k, self.num_kv_heads), split(v, self.num_kv_heads)
@@ -94,7 +95,6 @@ def cached_layer_refuses_without_sizes(d_model: int, num_heads: int, num_kv_head
     """
     if d_model % num_heads or num_heads % num_kv_heads:
         raise ValueError("the sizes must divide")
-
 
 
 @instead_of(refuse_uneven)

@@ -7,6 +7,8 @@ from torch import Tensor
 
 from grader.mistakes import instead_of
 
+from .arrays import Part
+
 Device = torch.device | str | None
 
 
@@ -24,7 +26,13 @@ def as_asked(mask: Tensor) -> Tensor:
 
 
 def causal_mask(
-    n_q: int, n_k: int | None = None, device: Device = None, *, positions=last_positions, hidden=later, finish=as_asked
+    n_q: int,
+    n_k: int | None = None,
+    device: Device = None,
+    *,
+    positions: Part = last_positions,
+    hidden: Part = later,
+    finish: Part = as_asked,
 ) -> Tensor:
     n_k = n_q if n_k is None else n_k
     return finish(hidden(torch.arange(n_k, device=device), positions(n_q, n_k, device)))

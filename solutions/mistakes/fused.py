@@ -10,6 +10,7 @@ from torch import Tensor
 
 from grader.mistakes import instead_of
 
+from .arrays import Part
 from .causal import causal_mask
 from .heads import join
 
@@ -36,10 +37,10 @@ def efficient_mha(
     mask: Tensor | None = None,
     is_causal: bool = False,
     *,
-    future=causal_mask,
-    both=hidden_by_either,
-    allow=allowed_where_not_hidden,
-    call=fused_call,
+    future: Part = causal_mask,
+    both: Part = hidden_by_either,
+    allow: Part = allowed_where_not_hidden,
+    call: Part = fused_call,
 ) -> Tensor:
     if is_causal:
         later = future(q.shape[-2], k.shape[-2], q.device)
@@ -117,9 +118,7 @@ def fused_always_causal(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = N
 
 
 @instead_of(efficient_mha)
-def fused_gets_mask_and_is_causal(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, is_causal: bool = False
-) -> Tensor:
+def fused_gets_mask_and_is_causal(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
     """Both a mask and is_causal are handed to the fused call, which refuses to take both.
 
     Hint: Two masks can become one before the call. When is a key hidden?

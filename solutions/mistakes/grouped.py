@@ -7,7 +7,7 @@ from torch import Tensor
 
 from grader.mistakes import instead_of
 
-from .arrays import new
+from .arrays import Part, new
 from .attention import attention
 from .heads import refuse_uneven_heads
 
@@ -23,17 +23,17 @@ def neighbours_share(x: Tensor, num_heads: int) -> Tensor:
     return x.repeat_interleave(num_heads // x.shape[1], dim=1)
 
 
-def repeat_kv(x: Tensor, num_heads: int, *, check=refuse_uneven_groups, arrange=neighbours_share) -> Tensor:
+def repeat_kv(x: Tensor, num_heads: int, *, check: Part = refuse_uneven_groups, arrange: Part = neighbours_share) -> Tensor:
     check(num_heads, x.shape[1])
     return arrange(x, num_heads)
 
 
-def repeat_both(k: Tensor, v: Tensor, num_heads: int, *, repeat=repeat_kv) -> Pair:
+def repeat_both(k: Tensor, v: Tensor, num_heads: int, *, repeat: Part = repeat_kv) -> Pair:
     return repeat(k, num_heads), repeat(v, num_heads)
 
 
 def grouped_query_attention(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, *, share=repeat_both, attend=attention
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, *, share: Part = repeat_both, attend: Part = attention
 ) -> Pair:
     k, v = share(k, v, q.shape[1])
     return attend(q, k, v, mask)
@@ -227,7 +227,6 @@ def uneven_groups_refused_without_sizes(num_heads: int, num_kv_heads: int) -> No
     """
     if num_heads % num_kv_heads:
         raise ValueError("the sizes must divide")
-
 
 
 @instead_of(refuse_uneven_groups)

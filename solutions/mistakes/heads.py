@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from grader.mistakes import instead_of
 
-from .arrays import Array, flip, new, turn, xp
+from .arrays import Array, Part, flip, new, turn, xp
 
 TORCH = ("torch_attention", "grouped_query")
 
@@ -28,12 +28,12 @@ def refuse_uneven_heads(d_model: int, num_heads: int) -> None:
         raise ValueError(f"d_model = {d_model} can't be split into {num_heads} equal heads")
 
 
-def split_heads(x: Array, num_heads: int, *, check=refuse_uneven_heads, arrange=cut) -> Array:
+def split_heads(x: Array, num_heads: int, *, check: Part = refuse_uneven_heads, arrange: Part = cut) -> Array:
     check(x.shape[-1], num_heads)
     return arrange(x, num_heads)
 
 
-def merge_heads(x: Array, *, arrange=join) -> Array:
+def merge_heads(x: Array, *, arrange: Part = join) -> Array:
     return arrange(x)
 
 
@@ -243,7 +243,6 @@ def uneven_heads_refused_without_sizes(d_model: int, num_heads: int) -> None:
     """
     if d_model % num_heads:
         raise ValueError("the sizes must divide")
-
 
 
 @instead_of(refuse_uneven_heads)

@@ -9,7 +9,7 @@ from torch import nn
 
 from grader.mistakes import instead_of
 
-from .arrays import Array, Pair, as_float
+from .arrays import Array, Pair, Part, as_float
 from .attention import attention
 from .heads import cut, join
 
@@ -58,14 +58,14 @@ def forward(
     x: Array,
     mask: Array | None = None,
     *,
-    read=tokens,
-    projections=project,
-    split=cut,
-    attend=attention,
-    drop=drop_in_training,
-    merge=join,
-    out=project_out,
-    answer=give_both,
+    read: Part = tokens,
+    projections: Part = project,
+    split: Part = cut,
+    attend: Part = attention,
+    drop: Part = drop_in_training,
+    merge: Part = join,
+    out: Part = project_out,
+    answer: Part = give_both,
 ) -> Pair:
     x = read(x)
     q, k, v = (split(part, self.num_heads) for part in projections(self, x))
@@ -74,7 +74,7 @@ def forward(
 
 
 class NumpyMultiHeadAttention:
-    def __init__(self, d_model: int, num_heads: int, rng: object = None, *, check=refuse_uneven_layer) -> None:
+    def __init__(self, d_model: int, num_heads: int, rng: object = None, *, check: Part = refuse_uneven_layer) -> None:
         check(d_model, num_heads)
         self.num_heads = num_heads
         rng = np.random.default_rng() if rng is None else rng
@@ -84,7 +84,7 @@ class NumpyMultiHeadAttention:
 
 
 class MultiHeadAttention(nn.Module):
-    def __init__(self, d_model: int, num_heads: int, dropout: float = 0.0, *, check=refuse_uneven_layer) -> None:
+    def __init__(self, d_model: int, num_heads: int, dropout: float = 0.0, *, check: Part = refuse_uneven_layer) -> None:
         nn.Module.__init__(self)
         check(d_model, num_heads)
         self.num_heads, self.p = num_heads, dropout
@@ -123,7 +123,6 @@ def layer_refuses_without_sizes(d_model: int, num_heads: int) -> None:
     """
     if d_model % num_heads:
         raise ValueError("the sizes must divide")
-
 
 
 # The projections of queries, keys and values
@@ -460,9 +459,7 @@ def matrices_of_one_head(self: object, d_model: int, num_heads: int, rng: object
     Hint: One matrix makes the queries of all heads at once. How many columns is that?
     """
     NumpyMultiHeadAttention.__init__(self, d_model, num_heads, rng)
-    self.W_Q, self.W_K, self.W_V, self.W_O = (
-        W[:, : d_model // num_heads] for W in (self.W_Q, self.W_K, self.W_V, self.W_O)
-    )
+    self.W_Q, self.W_K, self.W_V, self.W_O = (W[:, : d_model // num_heads] for W in (self.W_Q, self.W_K, self.W_V, self.W_O))
 
 
 # torch's parameters

@@ -10,7 +10,7 @@ import numpy as np
 
 from grader.mistakes import instead_of
 
-from .arrays import Array, as_float, cast, xp
+from .arrays import Array, Part, as_float, cast, xp
 
 Axis = int | tuple[int, ...]
 
@@ -40,11 +40,11 @@ def divide_but_not_by_zero(powers: Array, total: Array) -> Array:
 def shares(
     x: Array,
     *,
-    along=last_axis,
-    shift=row_maximum,
-    power=exponential,
-    total=row_sum,
-    share=divide_but_not_by_zero,
+    along: Part = last_axis,
+    shift: Part = row_maximum,
+    power: Part = exponential,
+    total: Part = row_sum,
+    share: Part = divide_but_not_by_zero,
 ) -> Array:
     """The softmax. Half types are summed up in float32, as torch does it."""
     exact = cast(x, "float32") if xp(x) is not np and x.element_size() == 2 else x
@@ -58,7 +58,7 @@ def keep_type(weights: Array, x: Array) -> Array:
     return weights
 
 
-def softmax(x: Array, *, rows=shares, finish=keep_type) -> Array:
+def softmax(x: Array, *, rows: Part = shares, finish: Part = keep_type) -> Array:
     return finish(rows(as_float(x)), x)
 
 

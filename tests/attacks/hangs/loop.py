@@ -1,0 +1,8 @@
+"""Loops for ever."""
+
+def attack(*args, **kwargs):
+    while True:
+        pass
+
+
+softmax = split_heads = attention = merge_heads = MultiHeadAttention = attack

@@ -1,0 +1,2 @@
+# coding: rot13
+"""Says that it is written in another alphabet."""

@@ -1,0 +1,3 @@
+"""Holds form feeds and carriage returns."""
+
+def softmax(x):    return x
