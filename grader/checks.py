@@ -40,6 +40,8 @@ class Checks:
         """Make `submission` the one that checks meet, with its modules from `origin`."""
         self.submission, self.origin = submission, origin
         self.verdicts, self.notes = {}, []
+        if self.catalogue is not None:
+            self.catalogue.named.clear()
         self.calls: dict[str, list[Call]] = {}  # by exercise, for the diagnosis
 
     def report(self, isolation: str) -> Report:
@@ -47,7 +49,7 @@ class Checks:
         described = ((self.described.get(id), verdict) for id, verdict in self.verdicts.items())
         checks = [_decided(check, verdict) for check, verdict in described if check is not None]
         wrong = {check.exercise for check in checks if check.status in ("failed", "crashed")}
-        mistakes = {exercise: self._mistake(exercise) for exercise in wrong}
+        mistakes = {exercise: self._mistake(exercise) for exercise in sorted(wrong, key=self._place)}
         checks = [replace(check, mistake=mistakes[check.exercise]) if not check.settled else check for check in checks]
         names = ((exercise.name, exercise.hints) for exercise in self.course.exercises)
         return Report(self.submission.name, by_exercise(checks, names), isolation, self.seed, tuple(self.notes))
@@ -60,7 +62,12 @@ class Checks:
         except Exception as error:  # a mistake is advice: when we can't give it, marks stand
             self.notes.append(f"the grader could not look for the mistake in {exercise}: {type(error).__name__}: {error}")
             return None
+        self.catalogue.named.update(mistake.name for mistake in found)
         return together(found) if found else None
+
+    def _place(self, name: str) -> int:
+        """Where an exercise stands in the lesson."""
+        return [exercise.name for exercise in self.course.exercises].index(name)
 
     @pytest.fixture
     def student(self, request: pytest.FixtureRequest) -> Any:

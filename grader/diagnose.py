@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,8 +14,6 @@ from .mistakes import Variant, pairs, singles
 from .recording import Call, Seen, replay
 from .report import Mistake
 
-MOST_PAIRS = 2_000  # tried for one exercise: a count and not a time, so that the same submission gives the same words
-
 
 class Catalogue:
     """The recipes and mistakes of a course. Their answers are kept: the same call is never replayed twice on the same variant."""
@@ -24,6 +23,7 @@ class Catalogue:
         self._singles: dict[str, list[Variant]] = {}
         self._pairs: dict[str, list[Variant]] = {}
         self._seen: dict[tuple[str, str, bytes], Seen] = {}
+        self.named: set[str] = set()  # mistakes of the same student's other exercises: preferred where several explain all
 
     def singles(self, exercise: str) -> list[Variant]:
         """The variants of an exercise with one mistake."""
@@ -53,22 +53,23 @@ class Catalogue:
         if recipe is None:
             return ()
         steady = [call for call in calls if self.steady(exercise, "", recipe, call)]
-        wrong = [call for call in steady if not self.seen(exercise, "", recipe, call).matches(call.seen)]
+        wrong = [call for call in steady if not self.seen(exercise, "", recipe, call).matches(call.seen, strict=False)]
         if not wrong:
             return ()
         calls = [*wrong, *(call for call in steady if call not in wrong)]
-        for variants in (self.singles(exercise), self.pairs(exercise)[:MOST_PAIRS]):
-            for variant in variants:
-                if all(self.explains(exercise, variant, call, call in wrong) for call in calls):
-                    return variant.mistakes
+        pairs = [] if inspect.isclass(recipe) else self.pairs(exercise)
+        for random, variants in ((False, self.singles(exercise)), (False, pairs), (True, self.singles(exercise))):
+            found = [v for v in variants if all(self.explains(exercise, v, call, call in wrong, random) for call in calls)]
+            if found:
+                return min(found, key=lambda variant: [mistake.name not in self.named for mistake in variant.mistakes]).mistakes
         return ()
 
-    def explains(self, exercise: str, variant: Variant, call: Call, wrong: bool) -> bool:
+    def explains(self, exercise: str, variant: Variant, call: Call, wrong: bool, random: bool) -> bool:
         """Whether the variant gives what the student's code gave; a random one explains any wrong answer of its form."""
         seen = self.seen(exercise, variant.name, variant.call, call)
-        if seen.matches(call.seen):
+        if seen.matches(call.seen, strict=wrong):
             return True
-        return wrong and seen.form == call.seen.form and not self.steady(exercise, variant.name, variant.call, call)
+        return random and wrong and seen.form == call.seen.form and not self.steady(exercise, variant.name, variant.call, call)
 
     def steady(self, exercise: str, name: str, target: Callable[..., Any], call: Call) -> bool:
         """Whether `target` gives the same answer to the same call twice."""

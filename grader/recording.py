@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import hashlib
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -37,9 +38,10 @@ class Part:
 
 @dataclass(frozen=True)
 class Seen:
-    """What one call gave: the parts of its answer or the kind of its error, and which arguments it changed."""
+    """What one call gave: the parts of its answer or the kind of its error (with its numbers), and which arguments it changed."""
 
     error: str = ""
+    numbers: tuple[str, ...] = ()
     parts: tuple[Part, ...] = ()
     changed: tuple[bool, ...] = ()
 
@@ -48,12 +50,13 @@ class Seen:
         """What it is apart from its numbers."""
         return (self.error, self.changed, *(part.form for part in self.parts))
 
-    def matches(self, other: Seen) -> bool:
-        """The same in everything that a student could be told about."""
-        return (
-            (self.error, self.changed, len(self.parts)) == (other.error, other.changed, len(other.parts))
-            and all(mine.matches(theirs) for mine, theirs in zip(self.parts, other.parts, strict=True))
-        )  # fmt: skip
+    def matches(self, other: Seen, strict: bool = True) -> bool:
+        """The same in everything that a student could be told about; unless `strict`, whatever an error's message says."""
+        if strict and self.numbers != other.numbers:
+            return False
+        return (self.error, self.changed, len(self.parts)) == (other.error, other.changed, len(other.parts)) and all(
+            mine.matches(theirs) for mine, theirs in zip(self.parts, other.parts, strict=True)
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,25 +103,41 @@ def observe(
         answer = target(*args, **kwargs)
     except Exception as error:
         trouble = getattr(error, "trouble", None)
-        ended = isinstance(trouble, Trouble) and trouble.kind != "raised"
-        return None, Seen(trouble.kind if ended else type(error).__name__), error  # type: ignore[union-attr]
+        if isinstance(trouble, Trouble) and trouble.kind != "raised":
+            return None, Seen(trouble.kind), error
+        return None, Seen(type(error).__name__, tuple(re.findall(r"\d+", str(error)))), error
     pairs = zip(_leaves(before), _leaves((args, dict(kwargs))), strict=False)
     changed = tuple(not _part(old).matches(_part(new)) for old, new in pairs if _kind(old))
-    return answer, Seen("", (*_parts(answer), *_gradients(answer, _leaves((args, dict(kwargs))))), changed), None
+    return answer, Seen("", (), (*_parts(answer), *_gradients(answer, _leaves((args, dict(kwargs))))), changed), None
 
 
-def duplicate(value: Any) -> Any:
-    """A copy of nested arguments that later changes can't reach; strides and requires_grad stay."""
+def duplicate(value: Any, memo: dict[int, Any] | None = None) -> Any:
+    """A copy of nested arguments that later changes can't reach; strides, requires_grad and what is the same object stay."""
+    memo = {} if memo is None else memo
+    if id(value) not in memo:
+        memo[id(value)] = _duplicate(value, memo)
+    return memo[id(value)]
+
+
+def _duplicate(value: Any, memo: dict[int, Any]) -> Any:
     kind = _kind(value)
     if kind == "tensor":
-        return value.detach().clone().requires_grad_(value.requires_grad) if value.device.type != "meta" else value
+        if value.device.type == "meta":
+            return value
+        return value.detach()[_dense(value.stride())].clone().expand(value.shape).requires_grad_(value.requires_grad)
     if kind == "array":
-        return value.copy(order="K")
+        dense = value[_dense(value.strides)].copy(order="K")
+        return dense if dense.shape == value.shape else np.broadcast_to(dense, value.shape)
     if isinstance(value, tuple | list):
-        return type(value)(duplicate(item) for item in value)
+        return type(value)(duplicate(item, memo) for item in value)
     if isinstance(value, dict):
-        return {key: duplicate(item) for key, item in value.items()}
+        return {key: duplicate(item, memo) for key, item in value.items()}
     return copy.deepcopy(value) if isinstance(value, np.random.Generator) else value
+
+
+def _dense(strides: tuple[int, ...]) -> tuple[slice, ...]:
+    """Of axes that an expanded array only repeats, the first."""
+    return tuple(slice(0, 1) if stride == 0 else slice(None) for stride in strides)
 
 
 def _instance(call: Call, cls: Callable[..., Any]) -> Any:
@@ -146,11 +165,11 @@ def _leaves(value: Any) -> list[Any]:
 
 def _parts(answer: Any) -> Iterator[Part]:
     """The parts of an answer; a list and a tuple are the same sequence."""
-    if not isinstance(answer, tuple | list):
+    if not isinstance(answer, tuple | list | dict):
         yield _part(answer)
         return
-    yield Part(("sequence", len(answer)))
-    for item in answer:
+    yield Part(("dict", *answer) if isinstance(answer, dict) else ("sequence", len(answer)))
+    for item in answer.values() if isinstance(answer, dict) else answer:
         yield from _parts(item)
 
 
@@ -198,7 +217,7 @@ def _part(value: Any) -> Part:
     if isinstance(value, float | np.number | np.bool_):
         return _numbers((type(value).__name__,), np.asarray(value, dtype=np.float64), "float64")
     if _is_module(value):
-        return Part(("module", tuple((name, tuple(item.shape)) for name, item in value.named_parameters())))
+        return Part(("module", tuple((name, tuple(item.shape)) for name, item in value.state_dict().items())))
     return Part(("other",))
 
 
@@ -263,7 +282,9 @@ class Recorder:
         kept, state = duplicate((args, kwargs)), duplicate(dict(state))
         answer, seen, error = observe(target, args, kwargs)
         training = bool(getattr(owner, "training", False)) if _is_module(owner) else False
-        self._calls.append(Call(name, kept[0], kept[1], method=method, made=made, state=state, training=training, seen=seen, answer=answer))
+        self._calls.append(
+            Call(name, kept[0], kept[1], method=method, made=made, state=state, training=training, seen=seen, answer=answer)
+        )
         if error is not None:
             raise error
         return answer

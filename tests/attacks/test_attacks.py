@@ -131,7 +131,7 @@ def wins(course: Course, attacks: list[Path], **weaker: object) -> dict[str, lis
             won[last] = bait.touched(report)
             if report.score > 0:
                 won[last].append(f"it scored {report.score}")
-        elif any(check.status != "passed" for check in report.checks):
+        elif not report.checks or any(check.status != "passed" for check in report.checks):
             won[last].append("the next submission lost points")
 
     last = ""

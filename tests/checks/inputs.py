@@ -51,7 +51,7 @@ def best_keys_mask(rng: Generator, q: NDArray[Any], k: NDArray[Any]) -> NDArray[
 def extreme(rng: Generator, q: NDArray[Any], k: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Two huge queries, and a mask under which query 0 sees its worst key alone: what it hides scores thousands more."""
     q = q.copy()
-    q[..., :2, :] *= 400
+    q[..., :2, :] *= 4000
     mask = best_keys_mask(rng, q, k)
     worst = (q @ k.swapaxes(-2, -1))[..., 0, :].argmin(-1)
     mask[..., 0, :] = np.arange(k.shape[-2]) != worst[..., None]
@@ -59,7 +59,10 @@ def extreme(rng: Generator, q: NDArray[Any], k: NDArray[Any]) -> tuple[NDArray[n
 
 
 def mask_of(rng: Generator, *shape: int) -> NDArray[np.bool_]:
-    """About half hidden, and at least one place hidden and one seen wherever there are two or more."""
+    """A mask whose rows each hide a key or more and show two or more, where they are long enough for that."""
+    if shape[-1] > 2:
+        places = rng.random(shape).argsort(axis=-1)
+        return places < rng.integers(1, shape[-1] - 1, size=(*shape[:-1], 1))
     mask = rng.random(shape) < 0.5
     if mask.size > 1:
         mask.flat[0], mask.flat[-1] = True, False

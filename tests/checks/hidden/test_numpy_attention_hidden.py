@@ -14,7 +14,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # a warning out of a student'
 @pytest.mark.check("numpy_attention.softmax", points=1)
 def test_softmax_any_shape(student, rng):
     """softmax runs over the last axis, whatever is before it"""
-    for x in (inputs.values(rng, n, *rest) for n in (1, 5) for rest in ((), (3,), (2, 4), (3, 2, 6))):
+    for x in (inputs.values(rng, n, *rest) for n in (1, 5) for rest in ((), (3,), (5,), (2, 4), (3, 2, 6))):
         expect.close(student.softmax(x), oracle.softmax(x), like=x, label="weights")
 
 
@@ -209,9 +209,10 @@ def test_mha_own_matrices(student, rng):
 
 @pytest.mark.check("numpy_attention.MultiHeadAttention", points=0.5)
 def test_mha_dtype(student, rng):
-    """the answer has the dtype of x, and one token alone works"""
+    """float32 in and float32 matrices give float32, and one token alone works"""
     x = inputs.values(rng, 1, 1, 6).astype(np.float32)
     mha = student.MultiHeadAttention(6, 2)
+    expect.assign(mha, {name: W.astype(np.float32) for name, W in inputs.matrices(rng, 6).items()})
     output, weights = expect.pair(expect.attribute(mha, "forward", callable_=True)(x))
     expect.array(weights, like=x, shape=(1, 2, 1, 1), label="weights")
     expect.array(output, like=x, shape=(1, 1, 6))
