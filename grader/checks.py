@@ -16,7 +16,7 @@ from .course import Course
 from .diagnose import Catalogue
 from .judge import PASSED, Verdict, judge
 from .recording import Call, Recorder
-from .report import Check, Mistake, Report, by_exercise, together
+from .report import Check, Report, by_exercise, together
 from .student import Origin, enforce
 from .submission import Submission
 
@@ -27,6 +27,7 @@ class Checks:
     """A pytest plugin that holds the verdicts of one submission's checks. `submit` begins another submission."""
 
     def __init__(self, course: Course, seed: int, catalogue: Catalogue | None) -> None:
+        """Without a catalogue of mistakes no call is recorded and none is named."""
         self.course, self.seed, self.catalogue = course, seed, catalogue
         self.described: dict[str, Check] = {}  # by node id; their outcome is not yet known
         self.verdicts: dict[str, Verdict] = {}
@@ -49,21 +50,34 @@ class Checks:
         described = ((self.described.get(id), verdict) for id, verdict in self.verdicts.items())
         checks = [_decided(check, verdict) for check, verdict in described if check is not None]
         wrong = {check.exercise for check in checks if check.status in ("failed", "crashed")}
-        mistakes = {exercise: self._mistake(exercise) for exercise in sorted(wrong, key=self._place)}
-        checks = [replace(check, mistake=mistakes[check.exercise]) if not check.settled else check for check in checks]
+        causes = {exercise: self._cause(exercise, wrong) for exercise in sorted(wrong, key=self._place)}
+        checks = [replace(check, **causes[check.exercise]) if not check.settled else check for check in checks]
         names = ((exercise.name, exercise.hints) for exercise in self.course.exercises)
-        return Report(self.submission.name, by_exercise(checks, names), isolation, self.seed, tuple(self.notes))
+        exercises = by_exercise(checks, names)
+        return Report(self.submission.name, exercises, isolation, self.seed, tuple(self.notes))
 
-    def _mistake(self, exercise: str) -> Mistake | None:
+    def _cause(self, exercise: str, wrong: set[str]) -> dict[str, Any]:
+        """What the checks of an exercise that went wrong have to say besides: its mistake, or the exercise that it follows from."""
         if self.catalogue is None:
-            return None
+            return {}
+        calls = self.calls.get(exercise, [])
         try:
-            found = self.catalogue.diagnose(exercise, self.calls.get(exercise, []))
-        except Exception as error:  # a mistake is advice: when we can't give it, marks stand
+            found = self.catalogue.diagnose(exercise, calls)
+            self.catalogue.named.update(mistake.name for mistake in found)
+            return {"mistake": together(found) if found else None, "follows": self._follows(exercise, calls, wrong)}
+        except Exception as error:  # this is advice: when we can't give it, the marks stand
             self.notes.append(f"the grader could not look for the mistake in {exercise}: {type(error).__name__}: {error}")
-            return None
-        self.catalogue.named.update(mistake.name for mistake in found)
-        return together(found) if found else None
+            return {}
+
+    def _follows(self, exercise: str, calls: list[Call], wrong: set[str]) -> tuple[str, ...]:
+        """The wrong exercises of the same module that explain this one: put together from them, it fails just so."""
+        module = exercise.rpartition(".")[0]
+        others = [name for name in sorted(wrong, key=self._place) if name != exercise and name.startswith(f"{module}.")]
+        for names in (*([name] for name in others), others):
+            own = {name: getattr(self.origin.module(module, name), name.rpartition(".")[2]) for name in names}
+            if own and self.catalogue is not None and self.catalogue.follows(exercise, calls, own):
+                return tuple(names)
+        return ()
 
     def _place(self, name: str) -> int:
         """Where an exercise stands in the lesson."""

@@ -126,9 +126,10 @@ class Child:
         buffers = enumerate(request.buffers)
         changed = [(i, np.frombuffer(buffer, np.uint8)) for i, buffer in buffers if buffer != before[i]]
         wrt = [replaced.get(id(array), array) for array in request.arrays if is_tensor(array) and array.requires_grad]
+        modes = [bool(twin.training) for twin in request.twins]
         if isinstance(function, type) and isinstance(value, function):
-            return {"value": None, "object": self._adopt(value), "changed": changed}
-        return {"value": value, "object": None, "changed": changed, "wrt": wrt if message["grad"] else []}
+            return {"value": None, "object": self._adopt(value), "changed": changed, "modes": modes}
+        return {"value": value, "object": None, "changed": changed, "modes": modes, "wrt": wrt if message["grad"] else []}
 
     def do_getattr(self, request: wire.Unpacked) -> dict[str, Any]:
         value = getattr(self.objects[request.message["object"]], request.message["name"])

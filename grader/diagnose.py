@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import inspect
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from .mistakes import Variant, pairs, singles
+from .mistakes import Variant, grafted, pairs, singles
 from .recording import Call, Seen, replay
 from .report import Mistake
 
@@ -18,12 +19,17 @@ from .report import Mistake
 class Catalogue:
     """The recipes and mistakes of a course. Their answers are kept: the same call is never replayed twice on the same variant."""
 
-    def __init__(self, recipes: Mapping[str, Callable[..., Any]]) -> None:
-        self.recipes = recipes
+    def __init__(self, load: Callable[[], Mapping[str, Callable[..., Any]]]) -> None:
+        self._load = load
         self._singles: dict[str, list[Variant]] = {}
         self._pairs: dict[str, list[Variant]] = {}
         self._seen: dict[tuple[str, str, bytes], Seen] = {}
         self.named: set[str] = set()  # mistakes of the same student's other exercises: preferred where several explain all
+
+    @functools.cached_property
+    def recipes(self) -> Mapping[str, Callable[..., Any]]:
+        """The right versions by exercise, loaded when the first one is asked for."""
+        return self._load()
 
     def singles(self, exercise: str) -> list[Variant]:
         """The variants of an exercise with one mistake."""
@@ -53,7 +59,7 @@ class Catalogue:
         if recipe is None:
             return ()
         steady = [call for call in calls if self.steady(exercise, "", recipe, call)]
-        wrong = [call for call in steady if not self.seen(exercise, "", recipe, call).matches(call.seen, strict=False)]
+        wrong = [call for call in steady if not call.seen.fulfils(self.seen(exercise, "", recipe, call))]
         if not wrong:
             return ()
         calls = [*wrong, *(call for call in steady if call not in wrong)]
@@ -61,15 +67,31 @@ class Catalogue:
         for random, variants in ((False, self.singles(exercise)), (False, pairs), (True, self.singles(exercise))):
             found = [v for v in variants if all(self.explains(exercise, v, call, call in wrong, random) for call in calls)]
             if found:
-                return min(found, key=lambda variant: [mistake.name not in self.named for mistake in variant.mistakes]).mistakes
+                return self.chosen(found, crashed=all(call.seen.error for call in wrong))
         return ()
+
+    def chosen(self, found: list[Variant], crashed: bool) -> tuple[Mistake, ...]:
+        """Of variants that no call tells apart: what other exercises have shown; none when all we saw is a crash."""
+        known = [variant.mistakes for variant in found if all(mistake.name in self.named for mistake in variant.mistakes)]
+        if known:
+            return known[0]
+        return () if crashed and len({variant.name for variant in found}) > 1 else found[0].mistakes
 
     def explains(self, exercise: str, variant: Variant, call: Call, wrong: bool, random: bool) -> bool:
         """Whether the variant gives what the student's code gave; a random one explains any wrong answer of its form."""
         seen = self.seen(exercise, variant.name, variant.call, call)
-        if seen.matches(call.seen, strict=wrong):
-            return True
-        return random and wrong and seen.form == call.seen.form and not self.steady(exercise, variant.name, variant.call, call)
+        if not wrong or seen.matches(call.seen):
+            return call.seen.fulfils(seen)
+        return random and seen.form == call.seen.form and not self.steady(exercise, variant.name, variant.call, call)
+
+    def follows(self, exercise: str, calls: list[Call], own: Mapping[str, Callable[..., Any]]) -> bool:
+        """Whether the exercise, put together from the student's `own` other functions, fails just as the student's does."""
+        recipe = self.recipes.get(exercise)
+        if recipe is None:
+            return False
+        built = grafted(recipe, {self.recipes[name]: function for name, function in own.items() if name in self.recipes})
+        steady = [call for call in calls if self.steady(exercise, "", recipe, call)]
+        return built is not recipe and all(replay(call, built).matches(call.seen) for call in steady)
 
     def steady(self, exercise: str, name: str, target: Callable[..., Any], call: Call) -> bool:
         """Whether `target` gives the same answer to the same call twice."""
@@ -84,8 +106,7 @@ def load_catalogue(folder: Path) -> Catalogue | None:
     path = folder / "__init__.py"
     if not path.is_file():
         return None
-    module = _package("grader_course_mistakes", path)
-    return Catalogue(module.EXERCISES)
+    return Catalogue(lambda: _package("grader_course_mistakes", path).EXERCISES)
 
 
 def _package(name: str, path: Path) -> ModuleType:

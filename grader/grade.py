@@ -73,7 +73,16 @@ def run_checks(
 def _run(course: Course, select: str, plugins: list[object]) -> None:
     """One quiet pytest session over the course's checks: no plugin, setting or file of anybody else joins in."""
     arguments = [
-        *("-c", str(course.root / "pyproject.toml"), "--rootdir", str(course.root), "--override-ini", "addopts="),
+        *(
+            "-c",
+            str(course.root / "pyproject.toml"),
+            "--rootdir",
+            str(course.root),
+            "--override-ini",
+            "addopts=",
+            "--override-ini",
+            "filterwarnings=ignore",
+        ),
         *("--import-mode", "importlib", "--noconftest", "--disable-plugin-autoload", "--capture", "no"),
         *(
             flag

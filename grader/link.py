@@ -45,8 +45,8 @@ class Malformed(Exception):
 class Source(Protocol):
     """Where students' processes come from."""
 
-    def fork(self, *, torch: bool) -> tuple[int, list[socket.socket]]:
-        """A new process, and our ends of its sockets: frames, what it prints, what faulthandler writes."""
+    def fork(self, *, torch: bool, twins: Mapping[str, str]) -> tuple[int, list[socket.socket]]:
+        """A new process that has these twins, and our ends of its sockets: frames, what it prints, what faulthandler writes."""
 
     def trace(self, pid: int) -> None:
         """Ask a process to write down the line that it is at."""
@@ -61,9 +61,9 @@ class Source(Protocol):
 class Link:
     """The line to one student's process."""
 
-    def __init__(self, source: Source, *, torch: bool, printed: int, flood: int) -> None:
+    def __init__(self, source: Source, *, torch: bool, twins: Mapping[str, str], printed: int, flood: int) -> None:
         self.source, self.printed, self.flood = source, printed, flood
-        self.pid, self.sockets = source.fork(torch=torch)
+        self.pid, self.sockets = source.fork(torch=torch, twins=twins)
         self.frames, self.prints, self.traces = self.sockets
         self.tail, self.trace, self.total = bytearray(), bytearray(), 0
         self.selector = selectors.DefaultSelector()
@@ -205,7 +205,7 @@ class Warm:
             raise RunnerFailed("the zygote is gone") from None
         return self._answer()
 
-    def fork(self, *, torch: bool) -> tuple[int, list[socket.socket]]:
+    def fork(self, *, torch: bool, twins: Mapping[str, str]) -> tuple[int, list[socket.socket]]:
         if self.process.poll() is not None:
             self.close()
             self._start()
@@ -214,7 +214,7 @@ class Warm:
             for outer, inner in pairs:
                 outer_ends.enter_context(outer)
                 inner_ends.enter_context(inner)
-            pid = self._ask("fork", [inner.fileno() for _, inner in pairs], torch=torch)["pid"]
+            pid = self._ask("fork", [inner.fileno() for _, inner in pairs], torch=torch, twins=twins)["pid"]
             outer_ends.pop_all()
         return pid, [outer for outer, _ in pairs]
 
@@ -242,12 +242,12 @@ class Spawned:
         self.settings = settings
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
 
-    def fork(self, *, torch: bool) -> tuple[int, list[socket.socket]]:
+    def fork(self, *, torch: bool, twins: Mapping[str, str]) -> tuple[int, list[socket.socket]]:
         token = secrets.token_hex(16)
         with socket.create_server(("127.0.0.1", 0)) as server:
             server.settimeout(0.5)
             deadline = time.monotonic() + START_SECONDS
-            settings = {**self.settings, "torch": torch, "port": server.getsockname()[1], "token": token}
+            settings = {**self.settings, "torch": torch, "twins": twins, "port": server.getsockname()[1], "token": token}
             process = _python("spawned", settings, stdin=subprocess.DEVNULL)
             self.processes[process.pid] = process
             sockets: list[socket.socket] = []

@@ -91,6 +91,9 @@ class Policy:
         self.ruleset = _landlock(self.abi) if "landlock" in self.switches else None
         self.filter = _seccomp() if "seccomp" in self.switches else None
         self.world_readable = all(map(_open_to_all, readable()))
+
+    def measure(self) -> None:
+        """See how much memory a child starts with, beyond which its limits count."""
         with open("/proc/self/status") as file:
             self.used = {line.split(":")[0]: int(line.split()[1]) << 10 for line in file if line.startswith("Vm")}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -102,6 +102,18 @@ def pairs(recipe: Callable[..., Any], module: str) -> Iterator[Variant]:
                 for second in singles(other, module):
                     call = functools.partial(recipe, **{slot: first.call, other_slot: second.call})
                     yield Variant(call, first.mistakes + second.mistakes, (slot, other_slot))
+
+
+def grafted(recipe: Callable[..., Any], own: Mapping[Callable[..., Any], Callable[..., Any]]) -> Callable[..., Any]:
+    """`recipe` with every slot, at any depth, whose part is a key of `own` filled with its value; itself where there is none."""
+    if inspect.isclass(recipe):
+        methods = {name: (method, grafted(method, own)) for name, method in _methods(recipe).items()}
+        for name, (old, new) in methods.items():
+            recipe = recipe if new is old else _with_method(recipe, name, new)
+        return recipe
+    slots = {slot: (part, own.get(part) or grafted(part, own)) for slot, part in _slots(recipe).items()}
+    changed = {slot: new for slot, (old, new) in slots.items() if new is not old}
+    return functools.partial(recipe, **changed) if changed else recipe
 
 
 def _slots(recipe: Callable[..., Any]) -> dict[str, Callable[..., Any]]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from . import twins
 from .trouble import Opaque
 from .wire import MAX_ARRAYS, MAX_BODY, MAX_DEPTH, MAX_HEAD, MAX_NODES, MAX_RANK, MAX_TEXT, PREFIX, SIZES, WireError
 
@@ -23,10 +24,11 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # differs from run to run
 
 @dataclass(frozen=True)
 class Packed:
-    """A frame, and the arrays that went into it, in the order of its table."""
+    """A frame, the arrays that went into it, in the order of its table, and the twins that it names."""
 
     frame: bytes
     arrays: list[Any]
+    twins: list[Any]
 
 
 def pack(message: Mapping[str, Any], limit: int = MAX_BODY, *, strided: bool = False) -> Packed:
@@ -39,7 +41,7 @@ def pack(message: Mapping[str, Any], limit: int = MAX_BODY, *, strided: bool = F
     if len(head) > MAX_HEAD:
         raise WireError("too many values")
     body = b"".join(writer.chunks)
-    return Packed(PREFIX.pack(len(head), len(body)) + head + body, writer.arrays)
+    return Packed(PREFIX.pack(len(head), len(body)) + head + body, writer.arrays, writer.twins)
 
 
 def extent(array: Any) -> Any:
@@ -66,6 +68,7 @@ class _Writer:
     table: list[list[Any]] = field(default_factory=list)
     chunks: list[bytes] = field(default_factory=list)
     arrays: list[Any] = field(default_factory=list)
+    twins: list[Any] = field(default_factory=list)
     nodes: int = 0
     total: int = 0
 
@@ -97,6 +100,9 @@ class _Writer:
             return {"dtype" if isinstance(value, torch.dtype) else "device": str(value).removeprefix("torch.")}
         if self.strided and isinstance(value, np.random.Generator) and type(value.bit_generator).__name__ in _BITS:
             return {"rng": [type(value.bit_generator).__name__, self.node(_plain(value.bit_generator.state), depth)]}
+        if self.strided and (name := twins.name_of(value)) is not None:
+            self.twins.append(value)
+            return {"twin": [name, bool(value.training)]}
         if isinstance(value, collections.abc.Sequence) and not isinstance(value, str | bytes | bytearray | range):
             return [self.node(value[i], depth) for i in range(min(len(value), MAX_NODES))]
         return self._opaque(value)

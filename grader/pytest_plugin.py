@@ -31,6 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _join(config: pytest.Config, course: Course) -> None:
     from .checks import Checks
+    from .diagnose import load_catalogue
     from .student import InProcess
     from .submission import SubmissionError, read_submission
 
@@ -41,7 +42,7 @@ def _join(config: pytest.Config, course: Course) -> None:
         raise pytest.UsageError(str(error)) from None
     origin = InProcess(submission)
     config.add_cleanup(origin.close)
-    checks = Checks(course, course.seed, None)
+    checks = Checks(course, course.seed, load_catalogue(course.solutions / "mistakes"))
     checks.submit(submission, origin)
     config.pluginmanager.register(checks, "grader-checks")
     config.pluginmanager.register(_Summary(checks), "grader-summary")

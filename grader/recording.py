@@ -9,7 +9,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -23,17 +23,21 @@ SAME = {"float64": 1e-10, "complex128": 1e-10, "float32": 3e-5, "float16": 1e-2,
 
 @dataclass(frozen=True)
 class Part:
-    """One value of an answer: its form, and numbers that stand for its contents (their scale is `norm`)."""
+    """One value of an answer: its form, its largest number, and numbers that stand for its contents relative to that."""
 
     form: tuple[Any, ...]
     numbers: tuple[float, ...] = ()
-    norm: float = 0.0
+    largest: float = 0.0
     dtype: str = "float64"
 
     def matches(self, other: Part) -> bool:
         """The same form, and the same contents as near as the dtype can tell."""
-        slack = SAME.get(self.dtype, 1e-10) * max(self.norm, other.norm, 1e-30)
-        return self.form == other.form and all(abs(a - b) <= slack for a, b in zip(self.numbers, other.numbers, strict=True))
+        slack = SAME.get(self.dtype, 1e-10)
+        return (
+            self.form == other.form
+            and abs(self.largest - other.largest) <= slack * max(self.largest, other.largest)
+            and all(abs(a - b) <= slack for a, b in zip(self.numbers, other.numbers, strict=True))
+        )
 
 
 @dataclass(frozen=True)
@@ -50,12 +54,16 @@ class Seen:
         """What it is apart from its numbers."""
         return (self.error, self.changed, *(part.form for part in self.parts))
 
-    def matches(self, other: Seen, strict: bool = True) -> bool:
-        """The same in everything that a student could be told about; unless `strict`, whatever an error's message says."""
-        if strict and self.numbers != other.numbers:
-            return False
-        return (self.error, self.changed, len(self.parts)) == (other.error, other.changed, len(other.parts)) and all(
-            mine.matches(theirs) for mine, theirs in zip(self.parts, other.parts, strict=True)
+    def fulfils(self, due: Seen) -> bool:
+        """As right as `due`: an error may be told in other words, but with no number less."""
+        return replace(self, numbers=due.numbers).matches(due) and set(due.numbers) <= set(self.numbers)
+
+    def matches(self, other: Seen) -> bool:
+        """The same in everything that a student could be told about."""
+        return (
+            self.numbers == other.numbers
+            and (self.error, self.changed, len(self.parts)) == (other.error, other.changed, len(other.parts))
+            and all(mine.matches(theirs) for mine, theirs in zip(self.parts, other.parts, strict=True))
         )
 
 
@@ -226,13 +234,15 @@ def _numbers(form: tuple[Any, ...], values: NDArray[np.float64], dtype: str) -> 
     finite = np.isfinite(flat)
     holes = () if finite.all() else (int(np.isnan(flat).sum()), int(np.isposinf(flat).sum()), int(np.isneginf(flat).sum()))
     kept = flat if not holes else np.where(finite, flat, 0.0)
-    scale = float(np.linalg.norm(kept))
-    return Part((*form, *holes), tuple(float(x) for x in _directions(flat.size) @ kept), scale, dtype)
+    largest = float(np.abs(kept).max(initial=0.0))
+    relative = kept / largest if largest else kept
+    return Part((*form, *holes), tuple(float(x) for x in _directions(flat.size) @ relative), largest, dtype)
 
 
 @functools.lru_cache(maxsize=256)
 def _directions(size: int) -> NDArray[np.float64]:
-    return np.random.default_rng(size).normal(size=(PROJECTIONS, size))
+    directions: NDArray[np.float64] = np.random.default_rng(size).normal(0.0, max(size, 1) ** -0.5, size=(PROJECTIONS, size))
+    return directions
 
 
 def _feed(hash: Any, value: Any) -> None:

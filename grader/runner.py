@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from . import link, lockdown, wire
+from . import link, lockdown, twins, wire
 from .course import Limits
 from .link import RunnerFailed
 from .packing import Packed, extent, is_tensor, pack
@@ -58,6 +58,7 @@ class Runner:
             **{"preload": list(preload), "packages": lockdown.packages(), "limits": dataclasses.asdict(limits)},
             **{"switches": sorted(_LEVELS[self.isolation] if switches is None else switches), "abi": abi},
         }
+        self.twins: dict[str, str] = {}  # what students' processes are forked with, and the files that make it
         self.source: link.Source = link.Warm(settings) if zygote else link.Spawned(settings)
 
     def __enter__(self) -> Runner:
@@ -80,6 +81,7 @@ class Confined:
         self.link: link.Link | None = None
         self.generation = 0  # how many processes there have been: an object lives and dies with its own
         self.imported: set[str] = set()
+        self.twins: set[str] = set()
         self.failed: dict[str, Trouble] = {}
         self.spent: dict[str, float] = {}
         self.exercise, self.backlog = "", b""
@@ -106,6 +108,10 @@ class Confined:
         torch, thing = sys.modules.get("torch"), to.get("thing")
         grad = torch is not None and torch.is_grad_enabled()
         forbid = [] if thing else list(self.forbid.get(f"{module}.{name}", ()))
+        needed = twins.among((*args, *kwargs.values()))
+        if not needed.keys() <= self.twins and not thing:  # they are made before the fork
+            self.runner.twins |= needed
+            self._end()
         message = {
             "op": "call",
             "name": name,
@@ -123,6 +129,8 @@ class Confined:
         )
         with self.checking(label):
             _apply(sent.arrays, reply.message["changed"])
+            for item, mode in zip(sent.twins, reply.message["modes"], strict=True):
+                item.train(mode is True)
             value, made, token = (reply.message[key] for key in ("value", "object", "token"))
         return Answer(value, made, self.generation, token, given, wanted)
 
@@ -198,7 +206,8 @@ class Confined:
         if self.link is None:
             torch = any(b"torch" in source for source in self.modules.values())
             printed, flood = self.limits.printed_kb << 10, self.limits.reply_mb << 20
-            self.link = link.Link(self.runner.source, torch=torch, printed=printed, flood=flood)
+            self.twins = set(self.runner.twins)
+            self.link = link.Link(self.runner.source, torch=torch, twins=self.runner.twins, printed=printed, flood=flood)
             self.generation += 1
             self.imported.clear()
             try:

@@ -7,7 +7,7 @@ import json
 import socket
 import sys
 
-from . import child
+from . import child, twins
 from .course import Limits
 from .lockdown import Policy
 from .packing import pack
@@ -24,6 +24,7 @@ def main() -> None:
     frames, prints, trace = sockets
     try:
         child.preload(["torch"] if settings["torch"] else [])
+        twins.make_all(settings["twins"])
         sys.stdout = sys.stderr = prints.makefile("w", buffering=1, errors="replace")
         with contextlib.suppress(ValueError, OSError):  # Windows has no descriptor for a socket
             child.watch(trace.fileno())

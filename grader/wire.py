@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from . import twins
 from .trouble import Opaque
 
 PREFIX = struct.Struct(">IQ")  # bytes of the head, bytes of the body
@@ -35,11 +36,12 @@ class WireError(Exception):
 
 @dataclass(frozen=True)
 class Unpacked:
-    """A frame's message. `buffers` are the bytes that its `arrays` look at."""
+    """A frame's message. `buffers` are the bytes that its `arrays` look at; `twins` are those of the other side."""
 
     message: dict[str, Any]
     arrays: list[Any]
     buffers: list[bytearray]
+    twins: list[Any]
 
 
 def sizes(prefix: bytes, limit: int = MAX_BODY) -> tuple[int, int]:
@@ -64,7 +66,7 @@ def unpack(head: bytes, body: bytes, *, strided: bool = False) -> Unpacked:
         raise WireError(f"a frame is malformed ({type(error).__name__})") from None
     if type(message) is not dict:
         raise WireError("a frame holds no message")
-    return Unpacked(message, reader.arrays, reader.buffers)
+    return Unpacked(message, reader.arrays, reader.buffers, reader.twins)
 
 
 def parse(frame: bytes, limit: int = MAX_BODY) -> Unpacked:
@@ -83,6 +85,7 @@ class _Reader:
     arrays: list[Any] = field(default_factory=list)
     buffers: list[bytearray] = field(default_factory=list)
     used: set[int] = field(default_factory=set)
+    twins: list[Any] = field(default_factory=list)
     nodes: int = 0
 
     def __post_init__(self) -> None:
@@ -173,6 +176,9 @@ class _Reader:
             bits = getattr(np.random, inner[0])()
             bits.state = self.value(inner[1], depth)
             return np.random.Generator(bits)
+        if tag == "twin" and self.strided:
+            self.twins.append(twins.take(*inner))
+            return self.twins[-1]
         if tag == "dtype" and torch is not None and inner in SIZES:
             return getattr(torch, inner)
         if tag == "device" and torch is not None and type(inner) is str:

@@ -18,7 +18,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from . import child
+from . import child, twins
 from .course import Limits
 from .lockdown import Policy, readable
 from .packing import pack
@@ -48,6 +48,8 @@ class Zygote:
                 self.control.send(json.dumps(answer).encode())
 
     def do_fork(self, order: Mapping[str, Any], descriptors: list[int]) -> dict[str, Any]:
+        if twins.make_all(order["twins"]):
+            _settle(self.policy)
         me, pid = os.getpid(), os.fork()
         if pid == 0:
             self._child(me, descriptors, bool(order["torch"]))
@@ -153,9 +155,15 @@ def _warm(settings: Mapping[str, Any]) -> Policy:
     policy.build()
     sys.path[:] = [path for path in sys.path if os.path.realpath(path).startswith(readable())]
     ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+    _settle(policy)
+    return policy
+
+
+def _settle(policy: Policy) -> None:
+    """After all that was imported and made, be ready to fork."""
+    policy.measure()
     threads = len(os.listdir("/proc/self/task"))
     if threads != 1:
         raise RuntimeError(f"the zygote has {threads} threads: a fork of it could hang")
     gc.collect()
     gc.freeze()
-    return policy

@@ -73,7 +73,7 @@ def catalogue(monkeypatch: pytest.MonkeyPatch) -> Catalogue:
         """
         return 3 * x
 
-    return Catalogue({"m.recipe": recipe, "other.recipe": recipe, "m.Scale": Scale, "m.doubled": doubled})
+    return Catalogue(lambda: {"m.recipe": recipe, "other.recipe": recipe, "m.Scale": Scale, "m.doubled": doubled})
 
 
 def calls_of(student: Any, *inputs: Any) -> list[Call]:
@@ -176,5 +176,5 @@ def test_a_torch_module_is_replayed_with_its_weights_and_mode() -> None:
 
 def test_random_answers_tell_nothing(catalogue: Catalogue) -> None:
     rng = np.random.default_rng()
-    noisy = Catalogue({"m.recipe": lambda x: x + rng.normal()})
+    noisy = Catalogue(lambda: {"m.recipe": lambda x: x + rng.normal()})
     assert noisy.diagnose("m.recipe", calls_of(lambda x: x, np.arange(3.0))) == ()

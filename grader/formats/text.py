@@ -61,22 +61,26 @@ def _shown(report: Report, brief: bool) -> list[Exercise]:
 def _cause(console: Console, exercise: Exercise, is_next: bool) -> None:
     troubled = [check for check in exercise.checks if check.status not in ("passed", "skipped")]
     first = next((check for check in troubled if check.status == "broken"), troubled[0])
-    heading = Text("\nNext: " if is_next else "\n", style="bold").append(exercise.name)
-    console.print(heading)
+    console.print(Text("\nNext: " if is_next else "\n", style="bold").append(exercise.name))
     console.print(_indented(_told(first)))
     if len(troubled) > 1 and first.status != "todo":
-        console.print(_indented(Text(f"{len(troubled) - 1} more of its {len(exercise.checks)} checks do not pass", style="dim")))
-    if is_next and exercise.hints and first.status not in ("broken", "blocked"):
-        console.print(_indented(Text("Hint: ", style="bold").append(exercise.hints[0], style="not bold")))
+        console.print(_indented(Text(f"{len(troubled)} of its {len(exercise.checks)} checks do not pass", style="dim")))
+    hint = (
+        "" if first.follows else first.mistake.hint if first.mistake else exercise.hints[0] if is_next and exercise.hints else ""
+    )
+    if hint and first.status not in ("broken", "blocked"):
+        console.print(_indented(Text("Hint: ", style="bold").append(hint, style="not bold")))
 
 
 def _told(check: Check) -> Text:
     told = Text(f"{check.status}: ", style=COLOUR[check.status]).append(printable(check.title), style="default")
     told.append(f"\n{printable(check.message)}", style="default")
-    if check.mistake is not None:
-        told.append(f"\n{check.mistake.text}\n{check.mistake.hint}", style="default")
+    if check.follows:
+        told.append(f"\nThis follows from {' and '.join(check.follows)}: mend that first.", style="default")
+    elif check.mistake is not None:
+        told.append(f"\nWhat happens: {check.mistake.text}", style="default")
     if check.trouble is not None and check.trouble.printed:
-        told.append(f"\nit printed: {printable(check.trouble.printed[-500:])}", style="dim")
+        told.append(f"\nIt printed: {printable(check.trouble.printed[-500:])}", style="dim")
     return told
 
 

@@ -624,16 +624,3 @@ def mask_before_scores(q: Array, k: Array, v: Array, mask: Array | None = None) 
         return attention(q, k, v)
     hidden = broadcast(mask, (*q.shape[:-1], k.shape[-2])).any(-1)[..., None]
     return attention(xp(q).where(hidden, 0.0, as_float(q)), k, v)
-
-
-@instead_of(attention, only=TORCH)
-def hidden_rows_spoil_gradients(q: Array, k: Array, v: Array, mask: Array | None = None) -> Pair:
-    """The NaN of a query that sees no key is replaced in the weights, but it comes back in the gradients of q and k.
-
-    Hint: The gradient of a softmax is made from its result. What is that where every score is minus infinity?
-    """
-    scores = divide_by_sqrt_d_k(dot_products(q, k), q, k, v)
-    if mask is not None:
-        scores = scores + torch.zeros_like(mask, dtype=scores.dtype).masked_fill(mask, -torch.inf)
-    weights = torch.nan_to_num(torch.softmax(scores, -1))
-    return weights @ v, weights

@@ -11,7 +11,7 @@ from grader.mistakes import instead_of
 
 from .arrays import Array, Pair, Part, as_float
 from .attention import attention
-from .heads import cut, join
+from .heads import merge_heads, split_heads
 
 TORCH = ("torch_attention", "grouped_query")
 
@@ -60,10 +60,10 @@ def forward(
     *,
     read: Part = tokens,
     projections: Part = project,
-    split: Part = cut,
+    split: Part = split_heads,
     attend: Part = attention,
     drop: Part = drop_in_training,
-    merge: Part = join,
+    merge: Part = merge_heads,
     out: Part = project_out,
     answer: Part = give_both,
 ) -> Pair:
@@ -391,11 +391,11 @@ def layer_returns_weights_first(output: Array, weights: Array, x: Array) -> Pair
 
 @instead_of(give_both, only="numpy_attention")
 def layer_always_float64(output: Array, weights: Array, x: Array) -> Pair:
-    """float32 comes in and float64 goes out, since the matrices are float64.
+    """float32 comes in, the matrices are float32 too, and float64 goes out.
 
-    Hint: What is the dtype of float32 times float64? Which dtype should come out?
+    Hint: Which step makes numbers of another dtype than its inputs have?
     """
-    return output, weights
+    return output.astype(np.float64), weights.astype(np.float64)
 
 
 @instead_of(tokens, only="numpy_attention")

