@@ -48,7 +48,7 @@ class MissingError(AttributeError):
 
 
 class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Gives the exercise files, which came as bytes, to `import`: theirs is the only code of the submission that exists."""
+    """Gives the exercise files, which came as bytes, to `import`: no other file of the submission exists."""
 
     def __init__(self, sources: Mapping[str, bytes]) -> None:
         self.sources = sources
@@ -63,9 +63,6 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         name = module.__name__
         module.__file__ = f"{name}.py"
         exec(compile(self.sources[name], f"{name}.py", "exec", dont_inherit=True), module.__dict__)
-
-    def get_source(self, name: str) -> str:
-        return _text(self.sources[name])
 
 
 class Child:
@@ -129,7 +126,13 @@ class Child:
         modes = [bool(twin.training) for twin in request.twins]
         if isinstance(function, type) and isinstance(value, function):
             return {"value": None, "object": self._adopt(value), "changed": changed, "modes": modes}
-        return {"value": value, "object": None, "changed": changed, "modes": modes, "wrt": wrt if message["grad"] else []}
+        return {
+            "value": value,
+            "object": None,
+            "changed": changed,
+            "modes": modes,
+            "wrt": wrt if message["grad"] else [],
+        }
 
     def do_getattr(self, request: wire.Unpacked) -> dict[str, Any]:
         value = getattr(self.objects[request.message["object"]], request.message["name"])

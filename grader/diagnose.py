@@ -6,14 +6,15 @@ import functools
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from .mistakes import Variant, grafted, pairs, singles
-from .recording import Call, Seen, replay
-from .report import Mistake
+from .recording import Call, Seen, leaves, replay
+from .report import Mistake, together
 
 
 class Catalogue:
@@ -63,19 +64,39 @@ class Catalogue:
         if not wrong:
             return ()
         calls = [*wrong, *(call for call in steady if call not in wrong)]
-        pairs = [] if inspect.isclass(recipe) else self.pairs(exercise)
-        for random, variants in ((False, self.singles(exercise)), (False, pairs), (True, self.singles(exercise))):
+        singles, pairs = self.singles(exercise), self.likely_pairs(exercise, wrong)
+        for random, variants in ((False, singles), (False, pairs), (True, singles)):
             found = [v for v in variants if all(self.explains(exercise, v, call, call in wrong, random) for call in calls)]
             if found:
                 return self.chosen(found, crashed=all(call.seen.error for call in wrong))
         return ()
 
+    def likely_pairs(self, exercise: str, wrong: list[Call]) -> Iterator[Variant]:
+        """The pairs worth a try, judged by their parts on the wrong call with the fewest arguments, where least can be hidden.
+
+        A mistake that does not show there leaves the other one alone: then that one must explain the call.
+        """
+        recipe, call = self.recipes[exercise], min(wrong, key=lambda call: len(leaves((call.args, dict(call.kwargs)))))
+        if inspect.isclass(recipe):
+            return  # a layer has thousands, and is better told by the exercises that it is made of
+        seen = {variant.name: self.seen(exercise, variant.name, variant.call, call) for variant in self.singles(exercise)}
+        shown = {name for name, it in seen.items() if not it.matches(self.seen(exercise, "", recipe, call))}
+        explain = {name for name, it in seen.items() if it.matches(call.seen)}
+        for pair in self.pairs(exercise):
+            names = {mistake.name for mistake in pair.mistakes}
+            if names <= shown or (names & explain and not (names - explain) & shown):
+                yield pair
+
     def chosen(self, found: list[Variant], crashed: bool) -> tuple[Mistake, ...]:
-        """Of variants that no call tells apart: what other exercises have shown; none when all we saw is a crash."""
-        known = [variant.mistakes for variant in found if all(mistake.name in self.named for mistake in variant.mistakes)]
-        if known:
-            return known[0]
-        return () if crashed and len({variant.name for variant in found}) > 1 else found[0].mistakes
+        """Of variants that no call tells apart: what other exercises have shown; else two at most, and none for a mere crash."""
+        distinct = list({variant.name: variant.mistakes for variant in found}.values())
+        known = [mistakes for mistakes in distinct if all(mistake.name in self.named for mistake in mistakes)]
+        if known or len(distinct) == 1:
+            return (known or distinct)[0]
+        if crashed or len(distinct) > 2:
+            return ()
+        first, second = (together(mistakes) for mistakes in distinct)
+        return (replace(first, text=f"{first.text} Or, which looks the same here: {second.text}"),)
 
     def explains(self, exercise: str, variant: Variant, call: Call, wrong: bool, random: bool) -> bool:
         """Whether the variant gives what the student's code gave; a random one explains any wrong answer of its form."""

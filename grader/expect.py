@@ -62,12 +62,35 @@ def half(got: Any, reference: Any, lowprec: Any, label: str = "output", fudge: f
 
 def pair(got: Any, names: tuple[str, str] = ("output", "weights")) -> tuple[Any, Any]:
     """Any sequence of two; an array is one value, also when its first axis is 2 long."""
-    due = f"due was a pair ({names[0]}, {names[1]})"
+    first, second = several(got, names, "a pair")
+    return first, second
+
+
+def several(got: Any, names: Sequence[str], what: str = "a tuple") -> tuple[Any, ...]:
+    """Any sequence with a value for each name."""
+    due = f"due was {what} ({', '.join(names)})"
     if _kind(got) or not isinstance(got, Sequence) or isinstance(got, str | bytes):
         fail(f"the answer is {describe(got)}, {due}")
-    if len(got) != 2:
+    if len(got) != len(names):
         fail(f"the answer holds {len(got)} values, {due}")
-    return got[0], got[1]
+    return tuple(got)
+
+
+def integers(got: Any, want: Mapping[str, int]) -> None:
+    """A dict with exactly these ints."""
+    due = f"due was a dict with the keys {', '.join(map(repr, want))}"
+    if not isinstance(got, dict):
+        fail(f"the answer is {describe(got)}, {due}")
+    if set(got) != set(want):
+        fail(f"the answer's keys are {_short(list(got))}, {due}")
+    for name, number in want.items():
+        integer(got[name], number, f"{name!r}")
+
+
+def text(got: Any, want: str, label: str = "the answer") -> None:
+    """This string."""
+    if not isinstance(got, str) or got != want:
+        fail(f"{label} is {describe(got)}, due was {want!r}")
 
 
 def unchanged(before: Any, after: Any, label: str) -> None:

@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import os
 import re
-import secrets
 import selectors
 import socket
-import subprocess
-import sys
 import time
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from . import wire
 
-ROOT = str(Path(__file__).resolve().parent.parent)
 START_SECONDS = 120.0  # a cold import of PyTorch from a slow disk
 TRACE_SECONDS = 0.3
 MAX_TRACE = 1 << 16
 _LINE = re.compile(r'File "([^"]+)", line (\d{1,9}) in ')
-_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
 class RunnerFailed(Exception):
@@ -167,139 +159,3 @@ class Link:
                 self.total += len(data)
                 if self.total > self.flood:
                     raise Malformed(f"it printed more than {self.flood >> 20} MiB")
-
-
-class Warm:
-    """Forks from a zygote: executed afresh with an environment of its own, and started again if it dies."""
-
-    def __init__(self, settings: Mapping[str, Any]) -> None:
-        self.settings = settings
-        self._start()
-
-    def _start(self) -> None:
-        self.control, inner = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.ready = False
-        with inner:
-            self.process = _python("zygote", self.settings, stdin=inner.fileno())
-
-    def _answer(self) -> dict[str, Any]:
-        self.control.settimeout(START_SECONDS)
-        try:
-            data = self.control.recv(1 << 16)
-        except OSError as error:
-            raise RunnerFailed(f"the zygote does not answer ({type(error).__name__})") from None
-        if not data:
-            raise RunnerFailed("the zygote is gone")
-        answer: dict[str, Any] = json.loads(data)
-        return answer
-
-    def _ask(self, op: str, descriptors: Sequence[int] = (), **order: Any) -> dict[str, Any]:
-        if not self.ready:
-            failed = self._answer().get("failed")
-            if failed:
-                raise RunnerFailed(f"the zygote could not start: {failed}")
-            self.ready = True
-        try:
-            socket.send_fds(self.control, [json.dumps({"op": op, **order}).encode()], descriptors)
-        except OSError:
-            raise RunnerFailed("the zygote is gone") from None
-        return self._answer()
-
-    def fork(self, *, torch: bool, twins: Mapping[str, str]) -> tuple[int, list[socket.socket]]:
-        if self.process.poll() is not None:
-            self.close()
-            self._start()
-        with contextlib.ExitStack() as inner_ends, contextlib.ExitStack() as outer_ends:
-            pairs = [socket.socketpair() for _ in range(3)]
-            for outer, inner in pairs:
-                outer_ends.enter_context(outer)
-                inner_ends.enter_context(inner)
-            pid = self._ask("fork", [inner.fileno() for _, inner in pairs], torch=torch, twins=twins)["pid"]
-            outer_ends.pop_all()
-        return pid, [outer for outer, _ in pairs]
-
-    def trace(self, pid: int) -> None:
-        self._ask("trace", pid=pid)
-
-    def end(self, pid: int, *, gone: bool) -> int | None:
-        status: int | None = self._ask("end", pid=pid, gone=gone)["status"]
-        return status
-
-    def close(self) -> None:
-        """The zygote, and with it every process that it forked, ends when its socket closes."""
-        self.control.close()
-        try:
-            self.process.wait(5)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-
-
-class Spawned:
-    """Starts a Python for each submission, where there is no fork to rely on: slow, and no wall."""
-
-    def __init__(self, settings: Mapping[str, Any]) -> None:
-        self.settings = settings
-        self.processes: dict[int, subprocess.Popen[bytes]] = {}
-
-    def fork(self, *, torch: bool, twins: Mapping[str, str]) -> tuple[int, list[socket.socket]]:
-        token = secrets.token_hex(16)
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            server.settimeout(0.5)
-            deadline = time.monotonic() + START_SECONDS
-            settings = {**self.settings, "torch": torch, "twins": twins, "port": server.getsockname()[1], "token": token}
-            process = _python("spawned", settings, stdin=subprocess.DEVNULL)
-            self.processes[process.pid] = process
-            sockets: list[socket.socket] = []
-            while len(sockets) < 3:
-                try:
-                    end = server.accept()[0]
-                    end.settimeout(10)
-                    known = secrets.compare_digest(end.recv(64), token.encode())
-                except OSError:
-                    if process.poll() is not None or time.monotonic() > deadline:
-                        raise RunnerFailed("a student's process did not start") from None
-                    continue
-                if known:
-                    end.sendall(b"\0")
-                    sockets.append(end)
-        return process.pid, sockets
-
-    def trace(self, pid: int) -> None:
-        if hasattr(os, "killpg"):
-            import signal
-
-            self.processes[pid].send_signal(signal.SIGUSR1)
-
-    def end(self, pid: int, *, gone: bool) -> int | None:
-        process = self.processes.pop(pid)
-        status = None
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            status = process.wait(2.0 if gone else 0.0)
-        with contextlib.suppress(OSError):
-            if hasattr(os, "killpg"):
-                os.killpg(pid, 9)
-        process.kill()
-        process.wait()
-        return status
-
-    def close(self) -> None:
-        for pid in list(self.processes):
-            self.end(pid, gone=False)
-
-
-def _python(module: str, settings: Mapping[str, Any], stdin: int) -> subprocess.Popen[bytes]:
-    """A fresh interpreter in an environment that tells nothing of this machine's."""
-    path = f"sys.path[0] = {ROOT!r}; sys.path += [p for p in {settings['packages']!r} if p not in sys.path]"
-    code = f"import sys; {path}; from grader.{module} import main; main()"
-    kept = {name: os.environ[name] for name in ("SYSTEMROOT",) if name in os.environ}  # Windows can't do without
-    environment = {
-        **dict.fromkeys(_THREADS, "1"),  # a fork after one parallel operation hangs the child
-        **{"PATH": os.defpath, "LANG": "C.UTF-8", "PYTHONUTF8": "1", "PYTHONHASHSEED": "0"},
-        **{"PYTHONDONTWRITEBYTECODE": "1", "MALLOC_ARENA_MAX": "2", "CUDA_VISIBLE_DEVICES": "", **kept},
-    }
-    return subprocess.Popen(
-        [sys.executable, "-s", "-c", code, json.dumps(settings)],
-        stdin=stdin, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        cwd=os.path.abspath(os.sep), env=environment, start_new_session=True,
-    )  # fmt: skip

@@ -1,7 +1,7 @@
 """What a student's process may do: Landlock's list of paths, seccomp's list of system calls, and limits for the rest.
 
-Built in the zygote, entered in each child before the first line of the student's code. What Python, NumPy and PyTorch do
-not need to compute is left out, and so refused.
+Built in the zygote, entered in each child before the first line of the student's code. What Python, NumPy and PyTorch
+do not need to compute is left out, and so refused.
 """
 
 from __future__ import annotations
@@ -127,8 +127,8 @@ class Policy:
     def limit(self) -> None:
         """Set the limits that this system has.
 
-        Memory is bounded beyond what the zygote held: DATA counts what can be written, which is what PyTorch fills; AS, far
-        above it, counts what mprotect hides from DATA.
+        Memory is bounded beyond what the zygote held: DATA counts what can be written, which is what PyTorch fills; AS,
+        far above it, counts what mprotect hides from DATA.
         """
         if "rlimits" not in self.switches or sys.platform == "win32":
             return
@@ -204,8 +204,8 @@ def _own_signals(pid: int) -> Any:
 def _become_nobody(user: int, world_readable: bool) -> None:
     """Become a user that owns nothing.
 
-    Where packages lie in root's own folder it keeps the right to read, which Landlock bounds; where root has no such right
-    to give, it stays root without a root's powers.
+    Where packages lie in root's own folder it keeps the right to read, which Landlock bounds; where root has no such
+    right to give, it stays root without a root's powers.
     """
     with open("/proc/self/status") as file:
         held = int(next(line for line in file if line.startswith("CapPrm:")).split()[1], 16)

@@ -114,9 +114,9 @@ def observe(
         if isinstance(trouble, Trouble) and trouble.kind != "raised":
             return None, Seen(trouble.kind), error
         return None, Seen(type(error).__name__, tuple(re.findall(r"\d+", str(error)))), error
-    pairs = zip(_leaves(before), _leaves((args, dict(kwargs))), strict=False)
+    pairs = zip(leaves(before), leaves((args, dict(kwargs))), strict=False)
     changed = tuple(not _part(old).matches(_part(new)) for old, new in pairs if _kind(old))
-    return answer, Seen("", (), (*_parts(answer), *_gradients(answer, _leaves((args, dict(kwargs))))), changed), None
+    return answer, Seen("", (), (*_parts(answer), *_gradients(answer, leaves((args, dict(kwargs))))), changed), None
 
 
 def duplicate(value: Any, memo: dict[int, Any] | None = None) -> Any:
@@ -163,11 +163,12 @@ def _instance(call: Call, cls: Callable[..., Any]) -> Any:
     return made
 
 
-def _leaves(value: Any) -> list[Any]:
+def leaves(value: Any) -> list[Any]:
+    """What nested arguments hold, in order."""
     if isinstance(value, tuple | list):
-        return [leaf for item in value for leaf in _leaves(item)]
+        return [leaf for item in value for leaf in leaves(item)]
     if isinstance(value, dict):
-        return [leaf for item in value.values() for leaf in _leaves(item)]
+        return [leaf for item in value.values() for leaf in leaves(item)]
     return [value]
 
 
@@ -184,7 +185,7 @@ def _parts(answer: Any) -> Iterator[Part]:
 def _gradients(answer: Any, inputs: list[Any]) -> Iterator[Part]:
     """What flows back from an answer, in one fixed direction, to each input that wants it."""
     wanted = [leaf for leaf in inputs if _kind(leaf) == "tensor" and leaf.requires_grad]
-    given = [leaf for leaf in _leaves(answer) if _kind(leaf) == "tensor" and leaf.requires_grad]
+    given = [leaf for leaf in leaves(answer) if _kind(leaf) == "tensor" and leaf.requires_grad]
     if not wanted or not given:
         return
     torch = sys.modules["torch"]

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from . import link, lockdown, twins, wire
+from . import link, lockdown, sources, twins, wire
 from .course import Limits
 from .link import RunnerFailed
 from .packing import Packed, extent, is_tensor, pack
@@ -23,12 +23,7 @@ from .trouble import Frame, Kind, Trouble, raise_as
 __all__ = ["Confined", "IsolationUnavailable", "Runner", "RunnerFailed"]
 
 _LEVELS = {"strong": lockdown.ALL, "process": lockdown.ALL - {"landlock", "seccomp"}}
-_SIGNALS = {
-    signal.SIGSEGV: "segmentation fault",
-    signal.SIGABRT: "abort",
-    signal.SIGFPE: "arithmetic error",
-    signal.SIGILL: "illegal instruction",
-}
+_SIGNALS = {"SIGSEGV": "segmentation fault", "SIGABRT": "abort", "SIGFPE": "arithmetic error"}
 
 
 class IsolationUnavailable(Exception):
@@ -59,7 +54,7 @@ class Runner:
             **{"switches": sorted(_LEVELS[self.isolation] if switches is None else switches), "abi": abi},
         }
         self.twins: dict[str, str] = {}  # what students' processes are forked with, and the files that make it
-        self.source: link.Source = link.Warm(settings) if zygote else link.Spawned(settings)
+        self.source: link.Source = sources.Warm(settings) if zygote else sources.Spawned(settings)
 
     def __enter__(self) -> Runner:
         return self
@@ -104,7 +99,7 @@ class Confined:
     def call(
         self, module: str, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], exercise: str, **to: Any
     ) -> Answer:
-        """Call a function of `module`, or a method of what `to` says (see `ask`). Raises what the student's code raised."""
+        """Call a function of `module`, or a method of a thing (see `ask`). Raises what the student's code raised."""
         torch, thing = sys.modules.get("torch"), to.get("thing")
         grad = torch is not None and torch.is_grad_enabled()
         forbid = [] if thing else list(self.forbid.get(f"{module}.{name}", ()))
@@ -207,7 +202,9 @@ class Confined:
             torch = any(b"torch" in source for source in self.modules.values())
             printed, flood = self.limits.printed_kb << 10, self.limits.reply_mb << 20
             self.twins = set(self.runner.twins)
-            self.link = link.Link(self.runner.source, torch=torch, twins=self.runner.twins, printed=printed, flood=flood)
+            self.link = link.Link(
+                self.runner.source, torch=torch, twins=self.runner.twins, printed=printed, flood=flood
+            )
             self.generation += 1
             self.imported.clear()
             try:
@@ -217,8 +214,8 @@ class Confined:
             if hello.get("ready") is not True:
                 self._end()
                 raise RunnerFailed(f"a student's process could not be locked: {hello.get('why')}")
-            sources = {name: np.frombuffer(source, np.uint8) for name, source in self.modules.items()}
-            self.backlog = pack({"sources": sources}, strided=True).frame
+            files = {name: np.frombuffer(source, np.uint8) for name, source in self.modules.items()}
+            self.backlog = pack({"sources": files}, strided=True).frame
         return self.link
 
     def _need(self, module: str) -> None:
@@ -254,8 +251,8 @@ class Confined:
             return Trouble("exited", "Stopped", f"{label} ended the process{how}")
         if -status == getattr(signal, "SIGXCPU", 0):
             return Trouble("timeout", "TimeLimit", f"{label} used up {self.limits.cpu_seconds} s of processor time")
-        name = _SIGNALS.get(signal.Signals(-status)) or signal.Signals(-status).name
-        return Trouble("killed", "Stopped", f"{label} crashed the interpreter ({name}{_place(line, ', ', '')})")
+        name = signal.Signals(-status).name
+        return Trouble("killed", "Stopped", f"{label} crashed the interpreter ({_SIGNALS.get(name, name)}{_place(line, ', ', '')})")
 
     def _used_up(self, exercise: str) -> Trouble:
         name, seconds = exercise.rpartition(".")[2] or "the submission", self.limits.exercise_seconds

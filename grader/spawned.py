@@ -1,4 +1,4 @@
-"""A student's process where there is no fork to rely on (macOS, Windows): a fresh Python, with what limits there are."""
+"""A student's process where there is no fork to rely on (macOS, Windows): a fresh Python, and what limits there are."""
 
 from __future__ import annotations
 

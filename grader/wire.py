@@ -1,7 +1,8 @@
 """The only language between the grader and a student's process: two lengths, a JSON head, raw bytes. Never pickle.
 
-What comes from a student's process is hostile: sizes are checked before anything is allocated, and `WireError` is all that
-a frame can cause. Arrays are written one after another, so that none can share another's bytes or reach past the end.
+What comes from a student's process is hostile: sizes are checked before anything is allocated, and `WireError` is all
+that a frame can cause. Arrays are written one after another, so that none can share another's bytes or reach past the
+end.
 """
 
 from __future__ import annotations

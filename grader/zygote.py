@@ -64,7 +64,7 @@ class Zygote:
         return {}
 
     def do_end(self, order: Mapping[str, Any], _: list[int]) -> dict[str, Any]:
-        """Kill a child, its group and its orphans. A dead child is looked at before it is reaped: it holds its number."""
+        """Kill a child, its group and its orphans. A dead child is not reaped before that: it holds its number."""
         pid, until = order["pid"], time.monotonic() + (GRACE if order["gone"] else 0.0)
         peek = os.WEXITED | os.WNOHANG | os.WNOWAIT
         while not (own := os.waitid(os.P_PID, pid, peek) is not None) and time.monotonic() < until:

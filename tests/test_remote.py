@@ -16,7 +16,7 @@ from grader.remote import RemoteObject
 from grader.runner import Confined, Runner
 from grader.trouble import Opaque, Stopped
 
-SOURCE = b'''
+SOURCE = b"""
 import collections, os, typing
 import numpy as np
 import torch
@@ -84,7 +84,7 @@ def sdpa_caught(q):
 def honest(q):
     f = lambda q: torch.softmax(q @ q.mT / q.shape[-1] ** 0.5, -1) @ q
     return torch.einsum("bhnd->bhnd", torch.vmap(f)(q))
-'''
+"""
 FUSED = ("scaled_dot_product_attention", "MultiheadAttention", "multi_head_attention_forward")
 DOORS = ["plain", "getattr", "ops", "kernel", "math", "module", "layer", "script", "caught"]
 
@@ -289,7 +289,7 @@ def ticket():
     while "request" not in here.f_locals: here = here.f_back
     return here.f_locals["request"].message["ticket"]
 def send(**more):
-    message = {"ticket": ticket(), "ok": True, "value": None, "changed": [], "object": None, "token": None, **more}
+    message = {"ticket": ticket(), "ok": True, "value": None, "changed": [], "object": None, "token": None, "modes": [], **more}
     os.write(3, frame({"d": message}, **TABLE)); os._exit(0)
 TABLE = {}
 """

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from grader import link, lockdown
+from grader import lockdown, sources
 from grader.course import Limits
 from grader.runner import IsolationUnavailable, Runner, RunnerFailed
 from grader.trouble import Opaque, Stopped, Trouble
@@ -94,7 +94,9 @@ def test_print_and_prints_end(runner: Runner) -> None:
 
 
 def test_frames_are_the_students_own(runner: Runner) -> None:
-    found = trouble(runner, "import numpy as np\ndef g(x):\n    return np.linalg.inv(x)\ndef f(): return g(np.zeros((2, 2)))")
+    found = trouble(
+        runner, "import numpy as np\ndef g(x):\n    return np.linalg.inv(x)\ndef f(): return g(np.zeros((2, 2)))"
+    )
     assert [frame.line for frame in found.frames] == [4, 3]
     assert (found.type, found.message) == ("ValueError", "LinAlgError: Singular matrix")
 
@@ -115,11 +117,23 @@ ENDS = {
         "timeout",
         "f ran longer than 1 s",
     ),
-    "stops itself": ("import os, signal\ndef f(): os.kill(os.getpid(), signal.SIGSTOP)", "timeout", "f ran longer than 1 s"),
-    "segfaults": ("import ctypes\ndef f():\n    ctypes.string_at(0)", "killed", "f crashed the interpreter (segmentation fault, line 3)"),
+    "stops itself": (
+        "import os, signal\ndef f(): os.kill(os.getpid(), signal.SIGSTOP)",
+        "timeout",
+        "f ran longer than 1 s",
+    ),
+    "segfaults": (
+        "import ctypes\ndef f():\n    ctypes.string_at(0)",
+        "killed",
+        "f crashed the interpreter (segmentation fault, line 3)",
+    ),
     "aborts": ("import os\ndef f():\n    os.abort()", "killed", "f crashed the interpreter (abort, line 3)"),
     "prints without end": ("def f():\n    while True: print('x' * 10**5)", "malformed", "more than 64 MiB"),
-    "answers too much": ("import numpy as np\ndef f(): return np.zeros(10**8, 'i1')", "malformed", "it has 95 MiB, and 64 are"),
+    "answers too much": (
+        "import numpy as np\ndef f(): return np.zeros(10**8, 'i1')",
+        "malformed",
+        "it has 95 MiB, and 64 are",
+    ),
     "answers a giant": (
         "import numpy as np\ndef f(): return np.broadcast_to(np.float32(0), (10**6, 10**6))",
         "malformed",
@@ -131,7 +145,7 @@ ENDS = {
 
 @pytest.mark.parametrize(("source", "kind", "words"), ENDS.values(), ids=ENDS.keys())
 def test_how_a_call_ends_is_told(runner: Runner, source: str, kind: str, words: str) -> None:
-    if runner.source.__class__ is link.Spawned and kind in ("malformed",) and "os.write(3" in source:
+    if runner.source.__class__ is sources.Spawned and kind in ("malformed",) and "os.write(3" in source:
         pytest.skip("its frames have another descriptor")
     found = trouble(runner, source)
     assert found.kind == kind
@@ -187,7 +201,11 @@ def test_processor_time_is_bounded() -> None:
 IMPORTS = {
     "no Python": (b"def f(x:\n  return", "SyntaxError", "work.py line 1 is no Python ('(' was never closed): def f(x:"),
     "raises": (b"\nraise KeyError('a')", "KeyError", "work.py could not be imported: KeyError in line 2: 'a'"),
-    "exits": (b"import os; os._exit(0)", "Stopped", "work.py could not be imported: it ended the process (exit status 0)"),
+    "exits": (
+        b"import os; os._exit(0)",
+        "Stopped",
+        "work.py could not be imported: it ended the process (exit status 0)",
+    ),
     "hangs": (b"while True: pass", "TimeLimit", "work.py could not be imported: it ran longer than 2 s (line 1)"),
     "an unknown coding": (b"# coding: klingon\n", "SyntaxError", "unknown encoding: klingon"),
     "not UTF-8": (b"x = '\xff'\n", "SyntaxError", "work.py"),
@@ -197,7 +215,9 @@ IMPORTS = {
 
 
 @pytest.mark.parametrize(("source", "name", "words"), IMPORTS.values(), ids=IMPORTS.keys())
-def test_a_module_that_can_not_be_imported_says_why_each_time(runner: Runner, source: bytes, name: str, words: str) -> None:
+def test_a_module_that_can_not_be_imported_says_why_each_time(
+    runner: Runner, source: bytes, name: str, words: str
+) -> None:
     with runner.open({"work": source, "other": b"def f(): return 1"}) as confined:
         for _ in range(2):
             with pytest.raises(Exception) as caught:
@@ -237,7 +257,9 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("what", "source"), [(what, source) for what, sources in REFUSED.items() for source in sources])
+@pytest.mark.parametrize(
+    ("what", "source"), [(what, source) for what, sources in REFUSED.items() for source in sources]
+)
 def test_what_is_refused_is_said_in_a_sentence(runner: Runner, what: str, source: str) -> None:
     found = trouble(runner, source)
     assert found.type in ("PermissionError", "FileNotFoundError")
@@ -333,7 +355,7 @@ def test_a_lockdown_that_fails_is_the_graders_fault() -> None:
 def test_a_zygote_that_died_is_started_again() -> None:
     with start(KINDS[0]) as runner:
         assert run(runner, "def f(): return 1") == 1
-        assert isinstance(runner.source, link.Warm)
+        assert isinstance(runner.source, sources.Warm)
         with runner.open({"work": b"import time\ndef f(): time.sleep(9)"}) as confined:
             confined._process()
             runner.source.process.kill()

@@ -14,7 +14,9 @@ from grader import wire
 from grader.packing import extent, pack
 from grader.trouble import Opaque
 
-FRAMES = int(os.environ.get("WIRE_FRAMES", "60000"))  # a million take half a minute: WIRE_FRAMES=1000000 pytest -k mutated
+FRAMES = int(
+    os.environ.get("WIRE_FRAMES", "60000")
+)  # a million take half a minute: WIRE_FRAMES=1000000 pytest -k mutated
 
 
 def there(value: Any, *, strided: bool = True) -> Any:
@@ -151,7 +153,21 @@ def test_a_lying_frame_is_refused(data: bytes) -> None:
         wire.parse(data)
 
 
-TOKENS = [b"{", b"}", b"[", b'{"a":0}', b"1e999", b"-1", b"NaN", b"null", b"9" * 50, b"\\ud800", b'"t"', b"true", b'"meta"']
+TOKENS = [
+    b"{",
+    b"}",
+    b"[",
+    b'{"a":0}',
+    b"1e999",
+    b"-1",
+    b"NaN",
+    b"null",
+    b"9" * 50,
+    b"\\ud800",
+    b'"t"',
+    b"true",
+    b'"meta"',
+]
 
 
 def mutated(original: bytes, chance: random.Random) -> bytes:

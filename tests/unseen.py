@@ -2,7 +2,8 @@
 
 They were written from the contract alone, before the catalogue of mistakes was read, the way students (and
 language models) write them: whole functions, other idioms than ours, sometimes two faults at once. They
-measure how often the grader names the true cause when it meets code that it was not made for.
+measure how often the grader names the true cause when it meets code that it was not made for. One of the thirty
+(nan_to_num after the softmax) proved right on this PyTorch, gradients too, and gave way to nan_to_num of the output.
 """
 
 from dataclasses import dataclass
@@ -252,12 +253,11 @@ def attention(q, k, v, mask=None):
     if mask is not None:
         scores = scores.masked_fill(mask, float("-inf"))
     weights = torch.softmax(scores, dim=-1)
-    weights = torch.nan_to_num(weights, nan=0.0)
-    return weights @ v, weights
+    output = torch.nan_to_num(weights @ v, nan=0.0)
+    return output, weights
 ''',
-        "nan_to_num repairs the values of a wholly hidden query, but its gradients are NaN "
-        "(on PyTorch versions where softmax's backward gives NaN; right where they do not)",
-        ("nan", "gradient"),
+        "the output of a wholly hidden query is repaired, the weights that are returned hold NaN",
+        ("nan",),
     ),
     Unseen(
         "torch_attention.attention",

@@ -19,8 +19,8 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from grader.course import Limits  # noqa: E402
-from grader.link import Warm  # noqa: E402
 from grader.runner import Runner  # noqa: E402
+from grader.sources import Warm  # noqa: E402
 
 ROUNDS, CALLS = 30, 100
 

@@ -75,6 +75,25 @@ def matrices(rng: Generator, d_model: int, d_kv: int | None = None) -> dict[str,
     return {name: values(rng, d_model, columns.get(name, d_model)) / d_model**0.5 for name in PROJECTIONS}
 
 
+def rows(rng: Generator, *shape: int, sharpness: float = 1.5) -> NDArray[np.float64]:
+    """Weights: rows that are positive and sum to 1, the more uneven the sharper."""
+    powers = np.exp(rng.normal(size=shape) * sharpness)
+    return powers / powers.sum(-1, keepdims=True)
+
+
+def head(n: int, **shares: float) -> NDArray[np.float64]:
+    """Weights (n, n) made of patterns, as much of each as is said; the rest is spread evenly over all keys."""
+    first = np.eye(1, n).repeat(n, 0)
+    back = np.eye(n, k=-1)
+    back[0, -1] = 1.0  # token 0 has no token before it, and looks elsewhere
+    patterns = {
+        **{"sink": first, "previous": back, "own": np.eye(n), "next": back.T, "last": first[:, ::-1]},
+        **{"far": np.eye(n)[(np.arange(n) + 2) % n], "opposite": np.eye(n)[::-1], "before_that": back @ back},
+    }
+    even = (1.0 - sum(shares.values())) / n
+    return sum((share * patterns[name] for name, share in shares.items()), np.full((n, n), even))
+
+
 def tensor(array: NDArray[Any], dtype: str = "", grad: bool = False) -> Any:
     """A tensor of its own with these numbers; `grad` asks for its gradient."""
     made = torch.tensor(array, dtype=getattr(torch, dtype) if dtype else None)
@@ -86,8 +105,8 @@ def tensors(*arrays: NDArray[Any], dtype: str = "", grad: bool = False) -> tuple
 
 
 def doubles(*tensors: Any) -> tuple[NDArray[np.float64], ...]:
-    """The exact values of tensors, for an oracle."""
-    return tuple(x.detach().double().numpy() for x in tensors)
+    """The exact values of tensors, for an oracle: copies, that nobody who has the tensors can change."""
+    return tuple(x.detach().double().numpy().copy() for x in tensors)
 
 
 def load(module: Any, arrays: dict[str, NDArray[Any]]) -> None:
@@ -125,6 +144,12 @@ def plain_attention(q: Any, k: Any, v: Any, mask: Any) -> tuple[Any, Any]:
     scores = (q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5).masked_fill(mask, float("-inf"))
     weights = torch.softmax(scores, dim=-1).masked_fill(mask, 0.0)
     return weights @ v, weights
+
+
+def gradients(reference: Callable[..., Any], arrays: tuple[NDArray[Any], ...], upstream: Any) -> tuple[Any, ...]:
+    """What a right function sends back to each of these arrays, which it gets as tensors of its own."""
+    leaves = tensors(*arrays, grad=True)
+    return tuple(torch.autograd.grad(reference(*leaves), leaves, upstream))
 
 
 def kernel(name: str, *qkv: Any, **options: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The models whose attention is looked at. Each is a twin: the grader and the student's process make their own, from this file."""
+"""The models whose attention is looked at: twins, which the grader and the student's process each make from this file."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
+from grader import expect
 from grader.twins import twin
 
 SENTENCE = "the letters on the desk were hers ."
@@ -82,6 +83,13 @@ def sentence_bert() -> Any:
     return model.eval()
 
 
+def trial() -> tuple[Any, dict[str, Any], int]:
+    """Arguments of a call that costs nothing: a stub is told before a large model and its libraries are loaded."""
+    import torch
+
+    return stand_in(), {"input_ids": torch.tensor([[1, 2]])}, 0
+
+
 def sentence() -> dict[str, Any]:
     """The lesson's sentence as the trained BERT reads it: [CLS], eight tokens, [SEP]."""
     import torch
@@ -101,6 +109,13 @@ def attentions(model: Any, inputs: dict[str, Any]) -> Any:
         found = model.eval()(**inputs, output_attentions=True).attentions
     model.train(mode)
     return [layer.numpy() for layer in found]
+
+
+def expect_mode(model: Any, training: bool) -> None:
+    """The model that was passed to a student's function is in the mode that it was in."""
+    names = {True: "training", False: "eval"}
+    if model.training != training:
+        expect.fail(f"the model came in {names[training]} mode and is left in {names[not training]} mode")
 
 
 def _folder() -> Path:

@@ -68,6 +68,32 @@ def grouped(q: Any, k: Any, v: Any, mask: Any = None) -> tuple[Floats, Floats]:
     return attention(q, repeat_kv(k, q.shape[1]), repeat_kv(v, q.shape[1]), mask)
 
 
+def pruned(x: Any, matrices: dict[str, Any], num_heads: int, gone: set[int]) -> Floats:
+    """The whole layer, with these heads' outputs put to zero before they are merged."""
+    q, k, v = (split_heads(x @ matrices[name], num_heads) for name in ("W_Q", "W_K", "W_V"))
+    heads, _ = attention(q, k, v)
+    for head in gone:
+        heads[:, head] = 0.0
+    return merge_heads(heads) @ matrices["W_O"]
+
+
+def entropy(weights: Any) -> Floats:
+    """In nats, the mean over the queries of each head."""
+    rows = [[-math.fsum(w * math.log(w) for w in row if w > 0) for row in head.tolist()] for head in weights]
+    return np.array([math.fsum(head) / len(head) for head in rows])
+
+
+def head_name(weights: Any) -> str:
+    n = len(weights)
+    if sum(float(weights[t, 0]) for t in range(n)) / n > 0.4:
+        return "attention_sink"
+    if n > 1 and sum(float(weights[t, t - 1]) for t in range(1, n)) / (n - 1) > 0.3:
+        return "prev_token"
+    if sum(float(weights[t, t]) for t in range(n)) / n > 0.4:
+        return "self_attend"
+    return "focused" if entropy(weights[None])[0] < 0.5 else "broad"
+
+
 def multi_head(x: Any, matrices: dict[str, Any], num_heads: int, mask: Any = None) -> tuple[Floats, Floats]:
     """Matrices are used as `x @ W`; fewer columns in W_K and W_V mean shared key/value heads."""
     x, W = (

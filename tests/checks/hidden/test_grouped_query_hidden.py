@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from checks import inputs, oracle, torch
+from checks import F, inputs, oracle
 
 from grader import expect
 
@@ -22,18 +22,16 @@ def test_repeat_any_size(student, rng):
         *inputs.drawn(rng, _sizes, count=3),
     ]:
         x = inputs.values(rng, B, h_kv, n, d)
-        expect.equal(
-            student.repeat_kv(inputs.tensor(x), h_kv * ratio),
-            inputs.tensor(oracle.repeat_kv(x, h_kv * ratio)),
-        )
+        due = inputs.tensor(oracle.repeat_kv(x, h_kv * ratio))
+        expect.equal(student.repeat_kv(inputs.tensor(x), h_kv * ratio), due)
 
 
 @pytest.mark.check("grouped_query.repeat_kv", points=0.5)
 def test_repeat_strided(student, rng):
     """repeat_kv reads a non-contiguous x, keeps bfloat16 and leaves x as it was"""
     x = inputs.tensor(inputs.values(rng, 2, 4, 3, 5), "bfloat16").transpose(1, 2)
-    before = x.clone()
-    expect.equal(student.repeat_kv(x, 12), oracle.repeat_kv(*inputs.doubles(x), 12), like=x)
+    before, due = x.clone(), oracle.repeat_kv(*inputs.doubles(x), 12)
+    expect.equal(student.repeat_kv(x, 12), due, like=x)
     expect.unchanged(before, x, "x")
 
 
@@ -44,9 +42,10 @@ def test_repeat_gradient(student, rng):
         inputs.tensor(inputs.values(rng, 2, 2, 4, 5), grad=True),
         inputs.tensor(inputs.values(rng, 2, 8, 4, 5)),
     )
-    output = expect.array(student.repeat_kv(x, 8), like=x, shape=(2, 8, 4, 5))
+    due, back = oracle.repeat_kv(*inputs.doubles(x), 8), upstream.unflatten(1, (2, 4)).sum(2)
+    output = expect.equal(student.repeat_kv(x, 8), due, like=x)
     found = expect.gradients(output, upstream, {"x": x})
-    expect.close(found["x"], upstream.unflatten(1, (2, 4)).sum(2), label="the gradient of x")
+    expect.close(found["x"], back, label="the gradient of x")
 
 
 @pytest.mark.check("grouped_query.repeat_kv", points=0.5)
@@ -67,8 +66,8 @@ def test_gqa_any_size(student, rng):
     ]:
         arrays = inputs.grouped(rng, h_kv * ratio, h_kv, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
         q, k, v = inputs.tensors(*arrays)
-        output, weights = expect.pair(student.grouped_query_attention(q, k, v))
         due_output, due_weights = oracle.grouped(*arrays)
+        output, weights = expect.pair(student.grouped_query_attention(q, k, v))
         expect.close(weights, due_weights, like=q, label="weights")
         expect.close(output, due_output, like=q)
 
@@ -77,11 +76,11 @@ def test_gqa_any_size(student, rng):
 def test_gqa_mask_shape(student, rng):
     """a mask of any shape that broadcasts hides the right keys"""
     arrays = inputs.grouped(rng, 8, 2, n_q=3, n_k=5)
-    q, k, v = inputs.tensors(*arrays)
     for shape in [(5,), (2, 1, 1, 5), (1, 8, 1, 5), (8, 3, 5), (2, 8, 3, 1)]:
         mask = inputs.mask_of(rng, *shape)
-        output, weights = expect.pair(student.grouped_query_attention(q, k, v, mask=inputs.tensor(mask)))
+        q, k, v = inputs.tensors(*arrays)
         due_output, due_weights = oracle.grouped(*arrays, mask)
+        output, weights = expect.pair(student.grouped_query_attention(q, k, v, mask=inputs.tensor(mask)))
         expect.close(weights, due_weights, like=q, label=f"with a mask of shape {shape}, weights")
         expect.close(output, due_output, like=q, label=f"with a mask of shape {shape}, output")
 
@@ -94,11 +93,12 @@ def test_gqa_as_kernels(student, rng, dtype):
     mask = inputs.mask_of(rng, 2, 8, 4, 6)
     mask[0, 0, 1] = True
     mask = inputs.tensor(mask)
-    output, _ = expect.pair(student.grouped_query_attention(q, k, v, mask))
     repeated = (inputs.tensor(oracle.repeat_kv(x, 8), dtype) for x in inputs.doubles(k, v))
     lowprec, _ = inputs.plain_attention(q, *repeated, mask)
-    for kernel in ("MATH", "FLASH_ATTENTION"):
-        due = inputs.kernel(kernel, q, k, v, attn_mask=~mask, enable_gqa=True)
+    kernels = ("MATH", "FLASH_ATTENTION")
+    dues = [inputs.kernel(kernel, q, k, v, attn_mask=~mask, enable_gqa=True) for kernel in kernels]
+    output, _ = expect.pair(student.grouped_query_attention(q, k, v, mask))
+    for due in dues:
         if dtype in TWO_ROUNDINGS:
             expect.close(output, due, like=q, tolerance=TWO_ROUNDINGS[dtype])
         else:
@@ -109,19 +109,21 @@ def test_gqa_as_kernels(student, rng, dtype):
 def test_gqa_hidden_row(student, rng):
     """a query that sees no key gives zeros, and gradients flow past a mask"""
     arrays, mask = inputs.grouped(rng, 6, 2), inputs.mask_of(rng, 2, 6, 4, 6)
+    upstream, options = inputs.tensor(inputs.values(rng, 2, 6, 4, 7)), {"attn_mask": inputs.tensor(~mask), "enable_gqa": True}
+    due, _ = oracle.grouped(*arrays, mask)
+    back = inputs.gradients(lambda *qkv: F.scaled_dot_product_attention(*qkv, **options), arrays, upstream)
     q, k, v = inputs.tensors(*arrays, grad=True)
-    upstream, hidden = inputs.tensor(inputs.values(rng, 2, 6, 4, 7)), inputs.tensor(mask)
-    output, _ = expect.pair(student.grouped_query_attention(q, k, v, hidden))
-    expect.close(output, oracle.grouped(*arrays, mask)[0], like=q)
+    output, _ = expect.pair(student.grouped_query_attention(q, k, v, inputs.tensor(mask)))
+    expect.close(output, due, like=q)
     found = expect.gradients(output, upstream, {"q": q, "k": k, "v": v})
-    due = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=~hidden, enable_gqa=True)
-    for (name, gradient), wanted in zip(found.items(), torch.autograd.grad(due, (q, k, v), upstream), strict=True):
+    for (name, gradient), wanted in zip(found.items(), back, strict=True):
         expect.close(gradient, wanted, label=f"the gradient of {name}")
     mask[1, :, 2] = True
-    output, weights = expect.pair(student.grouped_query_attention(*inputs.tensors(*arrays), inputs.tensor(mask)))
     due_output, due_weights = oracle.grouped(*arrays, mask)
-    expect.close(weights, due_weights, like=hidden.double(), label="weights")
-    expect.close(output, due_output, like=hidden.double())
+    q, k, v = inputs.tensors(*arrays)
+    output, weights = expect.pair(student.grouped_query_attention(q, k, v, inputs.tensor(mask)))
+    expect.close(weights, due_weights, like=q, label="weights")
+    expect.close(output, due_output, like=q)
 
 
 @pytest.mark.check("grouped_query.grouped_query_attention", points=0.5)
@@ -129,8 +131,8 @@ def test_gqa_extreme_logits(student, rng):
     """hidden keys stay hidden when scores are huge"""
     q, k, v = inputs.grouped(rng, 6, 3)
     q, mask = inputs.extreme(rng, q, oracle.repeat_kv(k, 6))
-    output, weights = expect.pair(student.grouped_query_attention(*inputs.tensors(q, k, v, mask)))
     due_output, due_weights = oracle.grouped(q, k, v, mask)
+    output, weights = expect.pair(student.grouped_query_attention(*inputs.tensors(q, k, v, mask)))
     expect.close(weights, due_weights, like=inputs.tensor(q), label="weights", tolerance=(1e-9, 1e-9))
     expect.close(output, due_output, like=inputs.tensor(q), tolerance=(1e-9, 1e-9))
 
@@ -144,8 +146,9 @@ def test_gqa_leaves_its_inputs(student, rng):
     mask = inputs.tensor(inputs.mask_of(rng, 2, 1, 1, 5)).expand(2, 9, 4, 5)
     given = {"q": q, "k": k, "v": v, "mask": mask}
     before = {name: x.clone() for name, x in given.items()}
+    due, _ = oracle.grouped(*inputs.doubles(q, k, v), mask.numpy())
     output, _ = expect.pair(student.grouped_query_attention(q, k, v, mask))
-    expect.close(output, oracle.grouped(*inputs.doubles(q, k, v), mask.numpy())[0], like=q)
+    expect.close(output, due, like=q)
     for name, after in given.items():
         expect.unchanged(before[name], after, name)
 
@@ -153,18 +156,19 @@ def test_gqa_leaves_its_inputs(student, rng):
 @pytest.mark.check("grouped_query.GroupedQueryAttention", points=1)
 def test_layer_random_chunks(student, rng):
     """a sequence cut anywhere gives what one pass gives"""
-    x, W = inputs.tensor(inputs.values(rng, 2, 8, 32)), inputs.matrices(rng, 32, 8)
+    array, W = inputs.values(rng, 2, 8, 32), inputs.matrices(rng, 32, 8)
+    due, _ = oracle.multi_head(array, W, 8, oracle.causal(8, 8))
+    due_keys, due_values = (oracle.split_heads(array @ W[name], 2) for name in ("W_K", "W_V"))
     layer = _layer(student, W, 8, 2)
-    due, _ = oracle.multi_head(*inputs.doubles(x), W, 8, oracle.causal(8, 8))
     for cuts in [{1}, {5, 7}, *inputs.drawn(rng, lambda st: st.sets(st.integers(1, 7), min_size=1), count=3)]:
-        cache, start = None, 0
+        x, cache, start = inputs.tensor(array), None, 0
         for end in [*sorted(cuts), 8]:
             output, cache = expect.pair(layer(x[:, start:end], cache), ("output", "cache"))
             expect.close(output, due[:, start:end], like=x, label=f"the output of tokens {start} to {end - 1}")
             start = end
         keys, values = expect.pair(cache, ("k", "v"))
-        expect.close(keys, oracle.split_heads(x.numpy() @ W["W_K"], 2), like=x, label="cached k")
-        expect.close(values, oracle.split_heads(x.numpy() @ W["W_V"], 2), like=x, label="cached v")
+        expect.close(keys, due_keys, like=x, label="cached k")
+        expect.close(values, due_values, like=x, label="cached v")
 
 
 @pytest.mark.check("grouped_query.GroupedQueryAttention", points=1)
@@ -172,6 +176,8 @@ def test_layer_keeps_no_memory(student, rng):
     """a cache can be continued twice, and a new sequence starts afresh"""
     x, W = inputs.values(rng, 2, 6, 24), inputs.matrices(rng, 24, 12)
     other = inputs.values(rng, 1, 2, 24)
+    due = oracle.multi_head(x, W, 4, oracle.causal(6, 6))[0][:, 3:]
+    due_fresh, _ = oracle.multi_head(other, W, 4, oracle.causal(2, 2))
     layer = _layer(student, W, 4, 2)
     _, cache = expect.pair(layer(inputs.tensor(x[:, :3])), ("output", "cache"))
     old = [
@@ -182,15 +188,9 @@ def test_layer_keeps_no_memory(student, rng):
     first, _ = expect.pair(layer(rest, cache), ("output", "cache"))
     second, _ = expect.pair(layer(rest, cache), ("output", "cache"))
     fresh, _ = expect.pair(layer(inputs.tensor(other)), ("output", "cache"))
-    due, _ = oracle.multi_head(x, W, 4, oracle.causal(6, 6))
-    expect.close(first, due[:, 3:], like=rest)
-    expect.close(second, due[:, 3:], like=rest, label="the output of the same cache continued again")
-    expect.close(
-        fresh,
-        oracle.multi_head(other, W, 4, oracle.causal(2, 2))[0],
-        like=rest,
-        label="a new sequence's output",
-    )
+    expect.close(first, due, like=rest)
+    expect.close(second, due, like=rest, label="the output of the same cache continued again")
+    expect.close(fresh, due_fresh, like=rest, label="a new sequence's output")
     for before, after, name in zip(old, cache, ("the cached k", "the cached v"), strict=True):
         expect.unchanged(before, after, name)
     expect.unchanged(inputs.tensor(x[:, 3:]), rest, "x")
@@ -201,10 +201,10 @@ def test_layer_keeps_no_memory(student, rng):
 def test_layer_extremes(student, rng, kv_heads):
     """one KV head, some, or all of them"""
     x, W = inputs.tensor(inputs.values(rng, 1, 4, 30), "float32"), inputs.matrices(rng, 30, 5 * kv_heads)
+    due, _ = oracle.multi_head(*inputs.doubles(x), W, 6, oracle.causal(4, 4))
     layer = _layer(student, W, 6, kv_heads).float()
     prompt, cache = expect.pair(layer(x[:, :3]), ("output", "cache"))
     last, _ = expect.pair(layer(x[:, 3:], cache=cache), ("output", "cache"))
-    due, _ = oracle.multi_head(*inputs.doubles(x), W, 6, oracle.causal(4, 4))
     expect.close(prompt, due[:, :3], like=x, tolerance=(1e-5, 1e-5), label="the output of tokens 0 to 2")
     expect.close(last, due[:, 3:], like=x, tolerance=(1e-5, 1e-5), label="the output of token 3")
 
@@ -212,20 +212,15 @@ def test_layer_extremes(student, rng, kv_heads):
 @pytest.mark.check("grouped_query.GroupedQueryAttention", points=1)
 def test_layer_gradient(student, rng):
     """gradients flow through the cache, to x and to all four projections"""
-    x, W = inputs.tensor(inputs.values(rng, 2, 5, 24), grad=True), inputs.matrices(rng, 24, 8)
+    array, W = inputs.values(rng, 2, 5, 24), inputs.matrices(rng, 24, 8)
     upstream = inputs.tensor(inputs.values(rng, 2, 2, 24))
-    layer = _layer(student, W, 6, 2)
+    due = inputs.gradients(_last_two, (array, *(matrix.T for matrix in W.values())), upstream)
+    x, layer = inputs.tensor(array, grad=True), _layer(student, W, 6, 2)
     _, cache = expect.pair(layer(x[:, :3]), ("output", "cache"))
     output, _ = expect.pair(layer(x[:, 3:], cache), ("output", "cache"))
     expect.array(output, like=x, shape=(2, 2, 24))
     found = expect.gradients(output, upstream, {"x": x, **dict(layer.named_parameters())})
-    turned = {name: inputs.tensor(matrix.T, grad=True) for name, matrix in W.items()}
-    q, k, v = ((x @ turned[name].T).unflatten(2, (-1, 4)).transpose(1, 2) for name in ("W_Q", "W_K", "W_V"))
-    k, v = (part.repeat_interleave(3, dim=1) for part in (k, v))
-    heads, _ = inputs.plain_attention(q, k, v, inputs.tensor(oracle.causal(5, 5)))
-    due = (heads.transpose(1, 2).flatten(2) @ turned["W_O"].T)[:, 3:]
-    wanted = torch.autograd.grad(due, [x, *turned.values()], upstream)
-    for name, gradient in zip(["x", *(f"{name}.weight" for name in turned)], wanted, strict=True):
+    for name, gradient in zip(["x", *(f"{name}.weight" for name in W)], due, strict=True):
         expect.close(found[name], gradient, label=f"the gradient of {name}", tolerance=(1e-11, 1e-11))
 
 
@@ -233,13 +228,9 @@ def test_layer_gradient(student, rng):
 def test_layer_state(student):
     """state_dict holds the four matrices alone, and sizes that do not divide are named"""
     layer = student.GroupedQueryAttention(28, 4, 2)
-    W = expect.module(
-        layer, {f"W_{name}.weight": (rows, 28) for name, rows in zip("QKVO", (28, 14, 14, 28), strict=True)}
-    )
+    W = expect.module(layer, {f"W_{name}.weight": (rows, 28) for name, rows in zip("QKVO", (28, 14, 14, 28), strict=True)})
     if extra := sorted(set(layer.state_dict()) - set(W)):
-        expect.fail(
-            f"state_dict() holds {', '.join(extra)} besides the four matrices: persistent=False keeps a buffer out"
-        )
+        expect.fail(f"state_dict() holds {', '.join(extra)} besides the four matrices: persistent=False keeps a buffer out")
     expect.value_error(lambda: student.GroupedQueryAttention(26, 4, 2), 26, 4)
     expect.value_error(lambda: student.GroupedQueryAttention(45, 9, 6), 9, 6)
 
@@ -261,6 +252,14 @@ def _layer(student, W, num_heads, num_kv_heads):
     expect.module(layer, {f"{name}.weight": matrix.T.shape for name, matrix in W.items()})
     inputs.load(layer.double(), W)
     return layer
+
+
+def _last_two(x, W_Q, W_K, W_V, W_O):
+    """The output of tokens 3 and 4, with six query heads of size 4 on two KV heads; the matrices lie as nn.Linear keeps them."""
+    q, k, v = ((x @ W.T).unflatten(2, (-1, 4)).transpose(1, 2) for W in (W_Q, W_K, W_V))
+    k, v = (part.repeat_interleave(3, dim=1) for part in (k, v))
+    heads, _ = inputs.plain_attention(q, k, v, inputs.tensor(oracle.causal(5, 5)))
+    return (heads.transpose(1, 2).flatten(2) @ W_O.T)[:, 3:]
 
 
 def _sizes(st):

@@ -1,0 +1,221 @@
+"""Grading many submissions at once: any executor maps `grade_one` over them, in processes that stay warm."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from multiprocessing import connection, get_context
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+from . import __version__
+from .course import Course, find_course
+from .formats.json import as_data
+from .grade import GraderFailed, grade_all
+from .report import Report
+from .submission import Submission
+
+
+class ClassError(Exception):
+    """The class can't be graded like this; the message is one sentence for a person."""
+
+
+class CannotBegin(GraderFailed):
+    """No submission at all can be graded like this: the message says why."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """How to grade, the same for a whole class. `grader` is the digest of what grades."""
+
+    root: str
+    grader: str
+    seed: int
+    select: str = ""
+    isolation: str | None = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """One submission, and what an instructor should know about it."""
+
+    submission: Submission
+    notes: tuple[str, ...]
+
+    def fingerprint(self, order: Order) -> str:
+        """Changes when anything changes that the result depends on."""
+        parts = (self.submission.name, sorted(self.submission.sources.items()), sorted(self.submission.refused.items()))
+        return hashlib.sha256(repr((parts, self.notes, replace(order, root=""))).encode("utf-8", "replace")).hexdigest()[:32]
+
+
+def grader_digest(course: Course) -> str:
+    """Changes with the engine, the checks, the mistakes and the course's settings."""
+    digest = hashlib.sha256(__version__.encode())
+    for folder in (Path(__file__).parent, *course.checks, course.visible.parent, course.solutions / "mistakes"):
+        for path in sorted(folder.glob("*.py")):
+            digest.update(path.name.encode() + path.read_bytes())
+    settings = repr((course.exercises, course.limits, course.rules, course.title))
+    return hashlib.sha256(digest.digest() + settings.encode()).hexdigest()[:16]
+
+
+class _Session:
+    """One warm pytest session in a thread of its own, fed one submission at a time."""
+
+    def __init__(self, order: Order) -> None:
+        self.inbox: SimpleQueue[Submission] = SimpleQueue()
+        self.outbox: SimpleQueue[Report | str] = SimpleQueue()
+        self.order, self.began = order, False
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _feed(self) -> Iterator[Submission]:
+        while True:
+            self.began = True  # every check was collected, or nobody would ask
+            yield self.inbox.get()
+
+    def _run(self) -> None:
+        try:
+            course, order = find_course(Path(self.order.root)), self.order
+            if grader_digest(course) != order.grader:
+                raise CannotBegin(f"{os.uname().nodename} has another version of the grader or the course")
+            settings: dict[str, Any] = {"seed": order.seed, "select": order.select, "isolation": order.isolation}
+            grade_all(self._feed(), course, lambda _, report: self.outbox.put(report), **settings)
+            self.outbox.put("its session ended")
+        except BaseException as error:  # whatever it is, somebody waits to hear of it
+            self.outbox.put(str(error) or type(error).__name__)
+
+    def grade(self, submission: Submission) -> Report:
+        self.inbox.put(submission)
+        result = self.outbox.get()
+        if isinstance(result, Report):
+            return result
+        _session.cache_clear()  # the next submission gets a new one
+        raise (GraderFailed if self.began else CannotBegin)(result)
+
+
+@functools.lru_cache(maxsize=1)
+def _session(order: Order) -> _Session:
+    return _Session(order)
+
+
+_one_at_a_time = threading.Lock()  # a worker of Dask's has several threads
+
+
+def grade_one(submission: Submission, order: Order) -> dict[str, Any]:
+    """The report of one submission as plain data: what a worker does. Raises GraderFailed."""
+    with _one_at_a_time:
+        return as_data(_session(order).grade(submission))
+
+
+Pool = Callable[[], AbstractContextManager[Executor]]
+
+
+def local(workers: int) -> Pool:
+    """Processes of this machine. They end when their pool is left in a hurry, and when its process is killed."""
+
+    @contextmanager
+    def pool() -> Iterator[Executor]:
+        context = get_context("spawn")
+        theirs, ours = context.Pipe(duplex=False)  # nothing is ever sent: it is there to be closed
+        executor = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=(theirs,))
+        try:
+            yield executor
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            executor.shutdown(cancel_futures=True)
+            ours.close()
+            theirs.close()
+
+    return pool
+
+
+def _begin(parent: connection.Connection) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent to answer
+
+    def watch() -> None:
+        connection.wait([parent])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def dask(address: str) -> tuple[Pool, int]:
+    """The workers of a Dask cluster, and how many submissions they grade at a time. Raises ClassError."""
+    try:
+        from distributed import Client
+
+        client = Client(address, timeout=10, set_as_default=False)
+    except ImportError:
+        raise ClassError("--dask needs the extra: pip install 'attention-exercises[instructor]'") from None
+    except (OSError, ValueError) as error:
+        raise ClassError(f"no Dask scheduler answers at {address} ({type(error).__name__})") from None
+
+    @contextmanager
+    def pool() -> Iterator[Executor]:
+        with client, client.get_executor(pure=False) as executor:
+            yield executor
+
+    return pool, sum(client.nthreads().values())
+
+
+def graded(jobs: Iterable[Job], order: Order, pool: Pool, width: int, alone: Pool) -> Iterator[tuple[Job, dict[str, Any]]]:
+    """Each job with its report, as they come. Who is lost with a worker is tried again, alone, and then told as broken.
+
+    Raises CannotBegin.
+    """
+    todo, again = deque([iter(jobs)]), list[Job]()
+    while todo:  # a new pool each time that one broke
+        with pool() as executor:
+            for job, result in _flow(executor, todo, order, width):
+                if isinstance(result, dict):
+                    yield job, result
+                else:
+                    again.append(job)
+    for job in again:
+        with alone() as executor:
+            [(_, result)] = _flow(executor, deque([iter([job])]), order, 1)
+        yield job, result if isinstance(result, dict) else _broken(job, order, str(result) or type(result).__name__)
+
+
+def _flow(
+    executor: Executor, todo: deque[Iterator[Job]], order: Order, width: int
+) -> Iterator[tuple[Job, dict[str, Any] | BaseException]]:
+    """Keep `width` jobs under way. What is left when the pool breaks stays in `todo`, which is empty at the end."""
+    waiting: dict[Future[dict[str, Any]], Job] = {}
+    for job in todo[0]:
+        try:
+            waiting[executor.submit(grade_one, job.submission, order)] = job
+        except BrokenExecutor as error:
+            yield job, error
+            break
+        if len(waiting) >= width:
+            yield from _done(waiting)
+    else:
+        todo.clear()
+    while waiting:
+        yield from _done(waiting)
+
+
+def _done(waiting: dict[Future[dict[str, Any]], Job]) -> Iterator[tuple[Job, dict[str, Any] | BaseException]]:
+    for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+        job, error = waiting.pop(future), future.exception()
+        if isinstance(error, CannotBegin):
+            raise error
+        yield job, error or future.result()
+
+
+def _broken(job: Job, order: Order, why: str) -> dict[str, Any]:
+    course = find_course(Path(order.root))
+    report = Report(job.submission.name, (), order.isolation or "", order.seed, (f"the grader broke, not the student: {why}",))
+    nothing = [{"name": item.name, "score": 0, "max_score": 0, "status": "broken", "checks": []} for item in course.exercises]
+    return {**as_data(report), "status": "broken", "exercises": nothing}
