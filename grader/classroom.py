@@ -75,7 +75,7 @@ def _replacing(path: Path) -> Iterator[Any]:
 
 def grade_class(
     folder: Path, out: Path, course: Course, tell: Callable[[int, int, Mapping[str, Any] | None], None],
-    *, workers: int = 0, address: str = "", seed: int | None = None, select: str = "", isolation: str | None = None,
+    *, workers: int | None = None, address: str = "", seed: int | None = None, select: str = "", isolation: str | None = None,
 ) -> list[str]:  # fmt: skip
     """Grade a class into `out`. What was graded before and has not changed is kept.
 
@@ -92,7 +92,9 @@ def grade_class(
             total, kept = len(found), len(same)
             tell(kept, total, None)
             pool, width = _pool(address, workers, total - kept)
-            jobs = (_job(item, course) for item in found if item.student not in same)  # read when due: a class may not fit in memory
+            jobs = (
+                _job(item, course) for item in found if item.student not in same
+            )  # read when due: a class may not fit in memory
             with contextlib.closing(graded(jobs, order, pool, width, pool if address else local(1))) as results:
                 for done, (job, data) in enumerate(results, kept + 1):
                     notes = [*job.notes, *data["notes"]]
@@ -102,7 +104,9 @@ def grade_class(
             _publish(journal, found, out, course)
             journal.file.close()
     except OSError as error:
-        raise ClassError(f"{error.filename or out} can't be written or reached: {(error.strerror or str(error)).lower()}") from None
+        raise ClassError(
+            f"{error.filename or out} can't be written or reached: {(error.strerror or str(error)).lower()}"
+        ) from None
     return [f"left aside, as they name no student: {', '.join(aside)}"] if aside else []
 
 
@@ -136,7 +140,7 @@ def _same(found: list[Found], journal: Journal, order: Order, course: Course) ->
     return same
 
 
-def _pool(address: str, workers: int, left: int) -> tuple[Pool, int]:
+def _pool(address: str, workers: int | None, left: int) -> tuple[Pool, int]:
     if address and left:
         pool, width = dask(address)
         return pool, 2 * max(width, 1)

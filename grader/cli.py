@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -12,7 +12,7 @@ from . import __version__
 from .course import Course, CourseError, find_course
 from .formats import FORMATS
 
-GRADED, BELOW, UNREADABLE, BROKEN = 0, 1, 2, 3  # exit statuses
+GRADED, BELOW, UNREADABLE, BROKEN, INTERRUPTED = 0, 1, 2, 3, 130  # exit statuses
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -124,6 +124,45 @@ def hint(course: Course, exercise: str, step: int) -> None:
     click.echo(found.hints[min(step, len(found.hints)) - 1])
     if step < len(found.hints):
         click.echo(f"(the next step: grader hint {exercise} --step {step + 1})")
+
+
+@main.command("class")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="Where the results go; what is there already is not graded again.",
+)
+@click.option(
+    "--workers", type=click.IntRange(min=1), default=None, help="How many to grade at a time (default: one a processor)."
+)
+@click.option("--dask", "address", default="", metavar="ADDRESS", help="Grade on the Dask cluster of this scheduler.")
+@click.option("-k", "select", metavar="EXPRESSION", default="", help="Only the exercises whose name matches.")
+@click.option("--seed", type=click.IntRange(min=0), help="The seed of the hidden checks' inputs (default: the course's).")
+@click.option("--isolation", type=click.Choice(["strong", "process"]), help="The least isolation to grade with.")
+@click.pass_obj
+def class_(course: Course, /, folder: Path, out: Path, **settings: Any) -> None:
+    """Grade everybody in FOLDER: a folder, zip or notebook a student, nbgrader's submitted/, or an export of a platform."""
+    from .classroom import grade_class
+    from .grade import GraderFailed
+    from .progress import Progress
+    from .submission import SubmissionError
+    from .workers import ClassError
+
+    try:
+        with Progress() as progress:
+            sentences = grade_class(folder, out, course, progress.tell, **settings)
+    except (ClassError, SubmissionError) as error:
+        _stop(UNREADABLE, str(error))
+    except GraderFailed as error:
+        _stop(BROKEN, f"the grader broke, not a submission: {error}")
+    except KeyboardInterrupt:
+        _stop(INTERRUPTED, "stopped. Nothing is lost: run the same command again, and it goes on from here")
+    for sentence in [*sentences, f"graded {progress.total}: see {out / 'class.html'}"]:
+        click.echo(sentence)
+    if progress.broken:
+        _stop(BROKEN, f"the grader broke in the submissions of {progress.broken}; class.html names them")
 
 
 def _rendered(report: object, format_name: str, output: Path | None) -> str:

@@ -16,6 +16,8 @@ from .mistakes import Variant, grafted, pairs, singles
 from .recording import Call, Seen, leaves, replay
 from .report import Mistake, together
 
+FEW = 300  # so many pairs are all tried
+
 
 class Catalogue:
     """The recipes and mistakes of a course. Their answers are kept: the same call is never replayed twice on the same variant."""
@@ -82,10 +84,15 @@ class Catalogue:
         seen = {variant.name: self.seen(exercise, variant.name, variant.call, call) for variant in self.singles(exercise)}
         shown = {name for name, it in seen.items() if not it.matches(self.seen(exercise, "", recipe, call))}
         explain = {name for name, it in seen.items() if it.matches(call.seen)}
-        for pair in self.pairs(exercise):
-            names = {mistake.name for mistake in pair.mistakes}
-            if names <= shown or (names & explain and not (names - explain) & shown):
-                yield pair
+        pairs = self.pairs(exercise)
+        likely = [pair for pair in pairs if self._likely({mistake.name for mistake in pair.mistakes}, shown, explain)]
+        yield from likely
+        if len(pairs) <= FEW:
+            yield from (pair for pair in pairs if pair not in likely)
+
+    @staticmethod
+    def _likely(names: set[str], shown: set[str], explain: set[str]) -> bool:
+        return names <= shown or bool(names & explain and not (names - explain) & shown)
 
     def chosen(self, found: list[Variant], crashed: bool) -> tuple[Mistake, ...]:
         """Of variants that no call tells apart: what other exercises have shown; else two at most, and none for a mere crash."""

@@ -1,4 +1,4 @@
-"""From a class's folder to one submission a student: folders, files, zips, nbgrader, and exports of Canvas, Moodle, Gradescope."""
+"""From a class's folder to one submission a student: folders, files, zips, nbgrader; exports of Canvas, Moodle, Gradescope."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def _owners(entry: Path, course: Course) -> Iterator[tuple[tuple[str, str], _Pla
 
 
 def _student_in(stem: str, modules: Iterable[str]) -> str:
-    """The student that a single file's name tells: what stands before or behind the module's name; nothing where there is none."""
+    """The student whom a single file's name tells: what stands before or behind the module's name, if anything does."""
     module = _module_in(stem, modules)
     before, _, behind = stem.partition(module) if module else (stem, "", "")
     return before.rstrip(" _-.") or re.sub(r"[-_ ]*\(?\d*\)?$", "", behind).lstrip(" _-.")
@@ -209,7 +209,7 @@ def _module_by_content(upload: Upload, course: Course) -> str:
         defined = set(re.findall(rb"^(?:def|class)\s+(\w+)", upload.read(), re.MULTILINE))
     except Refused:
         return ""
-    counts = {module: 0 for module in course.modules}
+    counts = dict.fromkeys(course.modules, 0)
     for exercise in course.exercises:
         counts[exercise.module] += exercise.function.encode() in defined
     module = max(counts, key=lambda name: counts[name])
@@ -252,7 +252,9 @@ def _one(path: Path, name: str, depth: int) -> Iterator[Upload]:
     except BROKEN_ZIP as error:
         raise Refused(f"is no zip that can be opened: {error}") from None
     inside = [(item, PurePosixPath(item.filename)) for item in members]
-    inside = [(item, at) for item, at in inside if at.suffix in SUFFIXES[:2] and not any(p.startswith((".", "__")) for p in at.parts)]
+    inside = [
+        (item, at) for item, at in inside if at.suffix in SUFFIXES[:2] and not any(p.startswith((".", "__")) for p in at.parts)
+    ]
     top = min((len(at.parts) for _, at in inside), default=0)  # most zips hold one folder that holds everything
     for item, at in inside:
         when = datetime(*(max(part, least) for part, least in zip(item.date_time, (1980, 1, 1, 0, 0, 0), strict=True)))  # type: ignore[arg-type]
@@ -284,7 +286,13 @@ def folder_names(students: Iterable[str]) -> dict[str, str]:
     def safe(student: str) -> str:
         name = plain[student]
         ours = name.endswith((".csv", ".html", ".jsonl"))
-        if name == student and lowered[name.casefold()] == 1 and not ours and not windows.fullmatch(name) and not name.startswith("-"):
+        if (
+            name == student
+            and lowered[name.casefold()] == 1
+            and not ours
+            and not windows.fullmatch(name)
+            and not name.startswith("-")
+        ):
             return name
         digest = hashlib.sha256(os.fsencode(student) if student.isprintable() else repr(student).encode()).hexdigest()[:8]
         return f"{name.lstrip('-') or 'student'}-{digest}"

@@ -80,8 +80,8 @@ class _Writer:
         kind = type(value)
         if value is None or kind in (bool, float) or (kind is int and abs(value) < MAX_INT):
             return value
-        if kind is str:
-            return value[:MAX_TEXT]
+        if isinstance(value, str):
+            return str.__str__(value)[:MAX_TEXT]  # NumPy has strings of its own
         if isinstance(value, np.generic) and value.dtype.name in SIZES:
             return self._array("n", np.asarray(value))
         if isinstance(value, np.ndarray) or is_tensor(value):

@@ -9,6 +9,7 @@ import pytest
 
 if TYPE_CHECKING:
     from .course import Course
+    from .diagnose import Catalogue
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -31,7 +32,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _join(config: pytest.Config, course: Course) -> None:
     from .checks import Checks
-    from .diagnose import load_catalogue
     from .student import InProcess
     from .submission import SubmissionError, read_submission
 
@@ -42,10 +42,19 @@ def _join(config: pytest.Config, course: Course) -> None:
         raise pytest.UsageError(str(error)) from None
     origin = InProcess(submission)
     config.add_cleanup(origin.close)
-    checks = Checks(course, course.seed, load_catalogue(course.solutions / "mistakes"))
+    checks = Checks(course, course.seed, _catalogue(course))
     checks.submit(submission, origin)
     config.pluginmanager.register(checks, "grader-checks")
     config.pluginmanager.register(_Summary(checks), "grader-summary")
+
+
+def _catalogue(course: Course) -> Catalogue | None:
+    """The mistakes themselves where they are, or what a workspace was given of them, or nothing."""
+    from .diagnose import load_catalogue
+    from .stored import FILE, Stored
+
+    stored = course.root / FILE
+    return load_catalogue(course.solutions / "mistakes") or (Stored(stored) if stored.is_file() else None)
 
 
 class _Summary:

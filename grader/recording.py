@@ -226,7 +226,8 @@ def _part(value: Any) -> Part:
     if isinstance(value, float | np.number | np.bool_):
         return _numbers((type(value).__name__,), np.asarray(value, dtype=np.float64), "float64")
     if _is_module(value):
-        return Part(("module", tuple((name, tuple(item.shape)) for name, item in value.state_dict().items())))
+        parameters = tuple((name, tuple(item.shape)) for name, item in value.named_parameters())
+        return Part(("module", parameters, tuple(value.state_dict())))
     return Part(("other",))
 
 
@@ -248,8 +249,10 @@ def _directions(size: int) -> NDArray[np.float64]:
 
 def _feed(hash: Any, value: Any) -> None:
     if _kind(value):
-        part = _part(value)
-        hash.update(repr((part.form, part.numbers)).encode())
+        hash.update(repr(_part(value).form).encode())
+        if _kind(value) == "array" or value.device.type != "meta":
+            array = value if _kind(value) == "array" else value.detach().cpu().double().numpy()
+            hash.update(np.ascontiguousarray(array).tobytes())
     elif isinstance(value, tuple | list):
         hash.update(b"(")
         for item in value:

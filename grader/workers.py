@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
@@ -60,8 +60,8 @@ class Job:
 def grader_digest(course: Course) -> str:
     """Changes with the engine, the checks, the mistakes and the course's settings."""
     digest = hashlib.sha256(__version__.encode())
-    for folder in (Path(__file__).parent, *course.checks, course.visible.parent, course.solutions / "mistakes"):
-        for path in sorted(folder.glob("*.py")):
+    for folder in (Path(__file__).parent, course.visible.parent, course.hidden.parent, course.solutions / "mistakes"):
+        for path in sorted(folder.rglob("*.py")):
             digest.update(path.name.encode() + path.read_bytes())
     settings = repr((course.exercises, course.limits, course.rules, course.title))
     return hashlib.sha256(digest.digest() + settings.encode()).hexdigest()[:16]
@@ -154,7 +154,7 @@ def dask(address: str) -> tuple[Pool, int]:
     try:
         from distributed import Client
 
-        client = Client(address, timeout=10, set_as_default=False)
+        client: Any = Client(address, timeout=10, set_as_default=False)  # type: ignore[no-untyped-call]
     except ImportError:
         raise ClassError("--dask needs the extra: pip install 'attention-exercises[instructor]'") from None
     except (OSError, ValueError) as error:
@@ -168,7 +168,7 @@ def dask(address: str) -> tuple[Pool, int]:
     return pool, sum(client.nthreads().values())
 
 
-def graded(jobs: Iterable[Job], order: Order, pool: Pool, width: int, alone: Pool) -> Iterator[tuple[Job, dict[str, Any]]]:
+def graded(jobs: Iterable[Job], order: Order, pool: Pool, width: int, alone: Pool) -> Generator[tuple[Job, dict[str, Any]]]:
     """Each job with its report, as they come. Who is lost with a worker is tried again, alone, and then told as broken.
 
     Raises CannotBegin.

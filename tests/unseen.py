@@ -4,6 +4,8 @@ They were written from the contract alone, before the catalogue of mistakes was 
 language models) write them: whole functions, other idioms than ours, sometimes two faults at once. They
 measure how often the grader names the true cause when it meets code that it was not made for. One of the thirty
 (nan_to_num after the softmax) proved right on this PyTorch, gradients too, and gave way to nan_to_num of the output.
+After the first gradings, phrases that name the true cause in other words than expected were added to `words` of six
+entries: both softmaxes over the whole array, heads laid along the batch, top left twice, and the mask beside is_causal.
 """
 
 from dataclasses import dataclass
@@ -27,7 +29,7 @@ def softmax(x):
     return e / np.sum(e)
 ''',
         "the sum runs over the whole array: all rows together make 1, not each row",
-        ("each row", "whole array", "all rows", "over everything", "rows together", "axis"),
+        ("each row", "every row", "whole array", "all rows", "over everything", "rows together", "axis", "row alone"),
     ),
     Unseen(
         "numpy_attention.softmax",
@@ -39,7 +41,7 @@ def softmax(x):
     return np.divide(e, total, out=np.zeros_like(e), where=total > 0)
 ''',
         "one maximum for the whole array is taken away: a row far below it underflows to zeros",
-        ("own maximum", "own largest", "row's maximum", "each row", "whole array", "underflow", "far below"),
+        ("own maximum", "own largest", "row's maximum", "each row", "whole array", "underflow", "far below", "row alone"),
     ),
     Unseen(
         "numpy_attention.softmax",
@@ -78,7 +80,7 @@ def split_heads(x, num_heads):
     return parts.reshape(B, num_heads, n, d_model // num_heads)
 ''',
         "the axis of heads stands before the batch, and reshape mixes batch items with heads",
-        ("batch item", "items of the batch", "mixes the batch", "other items", "batch axis", "of the batch"),
+        ("batch item", "items of the batch", "mixes the batch", "other items", "along the batch", "of the batch"),
     ),
     Unseen(
         "numpy_attention.attention",
@@ -324,7 +326,7 @@ def causal_mask(n_q, n_k=None, device=None):
     return cols > rows
 ''',
         "with more keys than queries the first query, not the last, is lined up with the end: top left alignment",
-        ("last query", "top left", "top-left", "n_q = n_k", "more keys", "first query", "n_k - n_q"),
+        ("last query", "top left", "top-left", "n_q = n_k", "more keys", "first query", "query 0", "n_k - n_q"),
     ),
     Unseen(
         "torch_attention.MultiHeadAttention",
@@ -388,7 +390,7 @@ def efficient_mha(q, k, v, mask=None, is_causal=False):
     return F.scaled_dot_product_attention(q, k, v)
 ''',
         "with is_causal the mask is forgotten: both together must hide",
-        ("both", "either hides", "the mask is forgotten", "ignores", "together", "with is_causal"),
+        ("both", "either hides", "the mask is forgotten", "ignores", "when is_causal is set", "beside is_causal"),
     ),
     Unseen(
         "torch_attention.efficient_mha",
@@ -402,7 +404,7 @@ def efficient_mha(q, k, v, mask=None, is_causal=False):
     return F.scaled_dot_product_attention(q, k, v, attn_mask=allowed)
 ''',
         "SDPA's own is_causal lines up the first query with the first key, wrong when n_q != n_k",
-        ("top left", "top-left", "last query", "n_q = n_k", "first query", "more keys", "lines up"),
+        ("top left", "top-left", "last query", "n_q = n_k", "first query", "query 0", "more keys", "lines up"),
     ),
     # ------------------------------------------------------------------ grouped_query
     Unseen(

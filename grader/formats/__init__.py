@@ -7,7 +7,7 @@ from importlib import import_module
 
 from ..report import Report
 
-FORMATS = ("text", "json")
+FORMATS = ("text", "json", "html", "csv")
 
 
 def render(name: str, report: Report) -> str:

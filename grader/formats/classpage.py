@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -41,7 +42,9 @@ class Student:
     def words(self) -> tuple[str, ...]:
         """What a row can be found by, besides its name."""
         statuses = {cell.status for cell in self.cells.values()} | {self.status}
-        return tuple(word for word in ("broken", "crashed", "failed", "todo") if word in statuses) + (("note",) if self.notes else ())
+        return tuple(word for word in ("broken", "crashed", "failed", "todo") if word in statuses) + (
+            ("note",) if self.notes else ()
+        )
 
     def scores(self, exercises: Iterable[str]) -> list[float | str]:
         """The score of each exercise; empty where it was not graded."""
@@ -114,8 +117,9 @@ def classpage(page: Class, similar: Sequence[tuple[int, str, str]]) -> str:
         for name in page.exercises
         for values in [[s.cells[name].percent for s in page.students if name in s.cells and s.cells[name].status != "broken"]]
     }
+    modules = Counter(name.partition(".")[0] for name in page.exercises)
     return render(
-        "class.html.j2", page=page, summary=page.summary(), mistakes=mistakes, means=means,
+        "class.html.j2", page=page, modules=modules.items(), summary=page.summary(), mistakes=mistakes, means=means,
         nobody=[seen for seen in hard if not seen.passed], hardest=[seen for seen in hard if seen.passed][:10],
         similar=similar, links={student.name: student.link for student in page.students},
     )  # fmt: skip

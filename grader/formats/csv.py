@@ -28,7 +28,9 @@ def gradebooks(page: Class, ids: Mapping[str, str]) -> dict[str, str]:
     students = page.students
     full = ([s.name, *s.scores(page.exercises), s.score, s.max_score, s.status] for s in students)
     canvas = ([s.name, ids[s.name], "" if ids[s.name] else s.name, "", s.score] for s in students)
-    moodle = ([f"Participant {ids[s.name]}" if ids[s.name] else "", "" if ids[s.name] else s.name, s.name, s.score] for s in students)
+    moodle = (
+        [f"Participant {ids[s.name]}" if ids[s.name] else "", "" if ids[s.name] else s.name, s.name, s.score] for s in students
+    )
     return {
         "gradebook.csv": _text([["student", *page.exercises, "score", "max_score", "status"], *full]),
         "canvas.csv": _text([["Student", "ID", "SIS Login ID", "Section", page.title], *canvas]),
@@ -44,4 +46,8 @@ def _text(rows: Iterable[Iterable[object]]) -> str:
 
 
 def _harmless(cell: object) -> object:
-    return f"'{cell}" if isinstance(cell, str) and cell.lstrip(" ").startswith(("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")) else cell
+    return (
+        f"'{cell}"
+        if isinstance(cell, str) and cell.lstrip(" ").startswith(("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠"))
+        else cell
+    )

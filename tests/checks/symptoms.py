@@ -116,7 +116,7 @@ class Case:
         """What the student answers when asked the same in float64 and with these changes; nothing when that raises."""
         make = torch.tensor if any("torch" in type(x).__module__ for x in _leaves([*self.native.values()])) else np.array
         new = {name: {**self.given, **changes}[name] for name in self.subject.arguments if name in {**self.native, **changes}}
-        new = {name: _each(x, make) for name, x in new.items()}
+        new = {name: _each(x, lambda x: make(np.ascontiguousarray(x))) for name, x in new.items()}
         try:
             first = [new.pop(name) for name in self.subject.arguments[: len(self.call.args)]]
             return self.read(self.ready({name: changes[name] for name in MATRICES if name in changes})(*first, **new))
@@ -160,6 +160,10 @@ def _numbers(x: Any) -> Any:
     if "torch" in sys.modules and isinstance(x, sys.modules["torch"].Tensor):
         x = (x if _dtype(x) == "bool" else x.detach().double()).numpy(force=True)
     return x if not isinstance(x, np.ndarray) or x.dtype == bool else x.astype(np.float64)
+
+
+def _softmax(given: Arrays) -> Arrays:
+    return {"weights": oracle.softmax(given["x"]), "hidden": np.isneginf(given["x"])}
 
 
 def _attention(given: Arrays) -> Arrays:
@@ -233,10 +237,11 @@ def as_if(case: Case) -> Found:
             other = case.subject.due({**case.given, **changes})
             if case.fits({label: np.where(np.isfinite(x), x, other[label]) for label, x in case.got.items()}, other):
                 yield "values", words, f"The answer is just what it would be if {words}"
-    if case.given.get("mask") is not None and case.weights is not None:
-        if case.near(case.weights, case.subject.due({**case.given, "mask": None})["weights"] * ~case.due["hidden"]):
-            text = "The weights are those without a mask, the hidden ones set to 0 after the softmax: the rows do not sum to 1"
-            yield "values", text, text
+    if case.given.get("mask") is None or case.weights is None:
+        return
+    if case.near(case.weights, case.subject.due({**case.given, "mask": None})["weights"] * ~case.due["hidden"]):
+        text = "The weights are those without a mask, the hidden ones set to 0 after the softmax: the rows do not sum to 1"
+        yield "values", "zeroed", text
 
 
 def repeats(case: Case) -> Found:
@@ -261,24 +266,28 @@ def records(case: Case) -> Found:
 
 
 def holes(case: Case) -> Found:
-    """NaN and infinity, and queries that see nothing."""
+    """NaN and infinity, and rows whose keys are all hidden."""
     name = case.subject.arguments[0]
-    if case.weights is not None and "hidden" in case.due:
-        empty = case.due["hidden"].all(-1)
-        query = f"of query {np.argwhere(empty)[0][-1]}, whose keys are all hidden" if empty.any() else ""
-        if query and np.isfinite(case.weights[~empty]).all():
-            yield "not finite", "empty", f"NaN appears in the row {query}; zeros are due"
-        if query and case.near(case.weights[~empty], case.due["weights"][~empty]):
-            yield "values", "empty", f"Nothing is wrong but the row {query}; zeros are due"
-    small = case.ask(**{name: np.nan_to_num(case.given[name], neginf=-99.0) * 1e-3})
-    if small and all(np.isfinite(x).all() for x in small.values()):
-        yield "not finite", "large", f"NaN or infinity comes with large numbers in {name} only: what is exp(1000)?"
+    if case.weights is not None:
+        empty, weights = case.due["hidden"].all(-1), {"weights": case.weights}
+        rows = {label: x for label, x in {**case.got, **weights}.items() if x.shape[:-1] == empty.shape}
+        pairs = [(x[empty], x[~empty], case.due[label][~empty]) for label, x in rows.items()]
+        row = f"row {np.argwhere(empty)[0][-1]}, where everything is hidden: zeros are due" if empty.any() and pairs else ""
+        if row and all(np.isfinite(rest).all() for _, rest, _ in pairs):
+            yield "not finite", "empty", f"NaN appears in {row}"
+        if row and all(case.near(rest, due) for _, rest, due in pairs) and any(x.any() for x, _, _ in pairs):
+            yield "values", "empty", f"All is right but {row}"
+    if "not finite" in case.faults:
+        tame = np.nan_to_num(case.given[name], neginf=0.0)
+        small = case.ask(**{name: tame / max(1.0, abs(tame).max(initial=0))})
+        if small and all(np.isfinite(x).all() for x in small.values()):
+            yield "not finite", "large", f"NaN or infinity comes with large numbers in {name} only: what is exp(1000)?"
 
 
 def sums(case: Case) -> Found:
     """Over which axes the weights sum to 1, if not over the keys."""
     w, due = case.weights, case.due.get("weights")
-    if w is None or np.allclose(w.sum(-1), due.any(-1), rtol=0, atol=case.slack / 10):
+    if w is None or _ones(w.sum(-1), case.slack / 10):
         return
     axes = {(-2,): "the columns do", (-3,): "over the heads they do", (-2, -1): "a head's whole matrix does"}
     for axis, words in {**axes, tuple(range(-w.ndim, 0)): "all numbers of the array together do"}.items():
@@ -296,11 +305,13 @@ def _ones(sums: Any, slack: float) -> bool:
 
 
 def leak(case: Case) -> Found:
-    there = case.due["hidden"] & (case.weights > 1e-6) if case.weights is not None and "hidden" in case.due else np.zeros(1)
-    for place in np.argwhere(there)[:1]:
-        why = "which the mask hides" if case.given.get("mask") is not None else "which lies in its future"
-        weight = case.weights[tuple(place)]
-        yield "values", "leak", f"Query {place[-2]} still gives weight {weight:.2g} to key {place[-1]}, {why}"
+    if case.weights is None or case.subject.arguments == ("x",):
+        return
+    mask = case.given.get("mask")
+    for place in map(tuple, np.argwhere(case.due["hidden"] & (case.weights > 1e-6))[:1]):
+        masked = mask is not None and np.broadcast_to(mask, case.weights.shape)[place]
+        why = "which the mask hides" if masked else "which lies in its future"
+        yield "values", "leak", f"Query {place[-2]} still gives weight {case.weights[place]:.2g} to key {place[-1]}, {why}"
 
 
 def factors(case: Case) -> Found:
@@ -316,7 +327,8 @@ def factors(case: Case) -> Found:
     for name in _named(by, sizes):
         text = f"The {label} is right up to the factor {by:.4g}" + (f", which is {name}" if name else "")
         yield "values", f"output {name or round(by, 4)}", text
-    by = _constant(*_logarithms(w, due), 30 * case.slack) if w is not None else 0.0
+    whole = w is not None and _ones(w.sum(-1), case.slack)
+    by = _constant(*_logarithms(w, due), 30 * case.slack) if whole else 0.0
     for name in _named(sizes["sqrt(d_k)"] / by, sizes) if by else ():
         text = f", as if they were divided by {name} instead of sqrt(d_k)" if name else ": what are they divided by?"
         yield "values", f"scores {name or round(by, 3)}", f"The scores are {by:.4g} times those that are due{text}"
@@ -415,13 +427,13 @@ def easier(case: Case) -> Found:
     given, changes = case.given, dict[str, Arrays]()
     if "weights" in case.subject.labels[:1] and given["x"].ndim > 1:  # softmax
         row = given["x"][tuple(np.argwhere(~np.isclose(case.got["weights"], case.due["weights"]))[0][:-1])]
-        changes["for a row alone, wrong beside the other rows: each row is due to have a maximum and a sum of its own"] = {"x": row}
+        changes["for a row alone, wrong beside the other rows: is its maximum its own, and its sum?"] = {"x": row}
     if "q" in given:
         q, k, v, mask = given["q"], given["k"], given["v"], case.due["hidden"]
         n, d = min(q.shape[-2], k.shape[-2]), min(v.shape[-1], q.shape[-1])
         mine = {} if given.get("mask") is None else {"mask": given["mask"]}
         if n > 1 and q.shape[-2] != k.shape[-2]:
-            cut = {"mask": np.broadcast_to(mine["mask"], case.due["weights"].shape)[..., :n, :n]} if mine else {}
+            cut = {name: (x[..., :n, :] if x.ndim > 1 else x)[..., :n] for name, x in mine.items()}
             changes["where n_q = n_k, wrong elsewhere"] = {"q": q[..., :n, :], "k": k[..., :n, :], "v": v[..., :n, :], **cut}
         if v.shape[-1] != q.shape[-1]:
             changes["where d_v = d_k, wrong elsewhere"] = {"v": v[..., :d], "q": q[..., :d], "k": k[..., :d]}
@@ -432,10 +444,10 @@ def easier(case: Case) -> Found:
     if given.get("cache"):
         changes["for one new token, wrong for several"] = {"x": given["x"][:, :1]} if given["x"].shape[1] > 1 else {"cache": None}
         changes["without a cache, wrong with one"] = {"cache": None}
-    if case.dtype in ("float16", "bfloat16", "float32"):
-        changes[f"in float64, wrong in {case.dtype}"] = {}
-    elif not all(_contiguous(x) for x in _leaves([*case.native.values()])):
-        changes["for contiguous inputs, wrong for views with other strides"] = {}
+    if case.right():  # as it stands, but in float64 and side by side in memory
+        views = not all(_contiguous(x) for x in _leaves([*case.native.values()]))
+        changes = {"for contiguous inputs, wrong for views with other strides": dict[str, Any]()} if views else {}
+        changes = {f"in float64, wrong in {case.dtype}": {}} if case.dtype in SLACK else changes
     for words, change in changes.items():
         if case.right(**change):
             yield from ((fault, words, f"Right {words}") for fault in ("values", "not finite"))
@@ -445,7 +457,7 @@ def _contiguous(x: Any) -> bool:
     return bool(x.is_contiguous()) if hasattr(x, "is_contiguous") else not isinstance(x, np.ndarray) or bool(x.flags.c_contiguous)
 
 
-PROPERTIES = (repeats, records, as_if, sums, holes, leak, factors, heads_moved, parts, touches, easier)
+PROPERTIES = (repeats, records, as_if, sums, holes, leak, factors, heads_moved, touches, parts, easier)
 
 
 def symptom(subject: Subject, properties: tuple[Callable[[Case], Found], ...], calls: list[Call], student: Any) -> str | None:
@@ -456,7 +468,8 @@ def symptom(subject: Subject, properties: tuple[Callable[[Case], Found], ...], c
             cases = [case for call in calls if (case := _case(subject, call, student)) is not None]
             faults = ["values", "not finite", "gradient", "changed", "form"]
             told = [_first(properties, fault, [case for case in cases if fault in case.faults]) for fault in faults]
-            return " Besides: ".join(text if text.endswith("?") else f"{text}." for text in list(dict.fromkeys(filter(None, told)))[:2]) or None
+            told = [text if text.endswith("?") else f"{text}." for text in dict.fromkeys(filter(None, told))]
+            return " Besides: ".join(told[:2]) or None
         except Exception:  # an answer odder than we thought of, or a process that is gone: nothing is said
             return None
 
@@ -495,7 +508,7 @@ def bytes_symptom(calls: list[Call], student: Any) -> str | None:
             by = float(student(*{**sizes, name: 2 * size}.values())) / base
             if not np.isclose(by, 2) and np.isfinite(by):
                 change = "stays the same" if by == 1 else f"becomes {by:.4g} times as large"
-                return f"When {name} doubles, the answer {change}: every size is due to count once"
+                return f"When {name} doubles, the answer {change}: every size is due to count once."
         by = base / (2 * int(np.prod([*sizes.values()])))
         return f"The answer is {by:.4g} times what is due: what is counted, and how often?" if not np.isclose(by, 1) else None
     except Exception:
@@ -504,7 +517,7 @@ def bytes_symptom(calls: list[Call], student: Any) -> str | None:
 
 QKV, PAIR = ("q", "k", "v", "mask"), ("output", "weights")
 SUBJECTS = {
-    "numpy_attention.softmax": Subject(("x",), ("weights",), lambda given: {"weights": oracle.softmax(given["x"])}),
+    "numpy_attention.softmax": Subject(("x",), ("weights",), _softmax),
     "numpy_attention.attention": Subject(QKV, PAIR, _attention),
     "numpy_attention.MultiHeadAttention": Subject(("x", "mask"), PAIR, _multi_head),
     "torch_attention.attention": Subject(QKV, PAIR, _attention),
@@ -517,8 +530,8 @@ SUBJECTS = {
 SPLIT = Subject(("x", "num_heads"), ("output",), lambda given: {"output": oracle.split_heads(given["x"], given["num_heads"])})
 MERGE = Subject(("x",), ("output",), lambda given: {"output": oracle.merge_heads(given["x"])})
 REPEAT = Subject(("x", "num_heads"), ("output",), lambda given: {"output": oracle.repeat_kv(given["x"], given["num_heads"])})
-MOVERS = {f"{kind}_attention.{name}": subject for kind in ("numpy", "torch") for name, subject in (("split_heads", SPLIT), ("merge_heads", MERGE))}
-MOVERS |= {"grouped_query.repeat_kv": REPEAT}
+MOVERS = {"numpy_attention.split_heads": SPLIT, "numpy_attention.merge_heads": MERGE, "grouped_query.repeat_kv": REPEAT}
+MOVERS |= {"torch_attention.split_heads": SPLIT, "torch_attention.merge_heads": MERGE}
 SYMPTOMS: dict[str, Callable[[list[Call], Any], str | None]] = {
     **{name: functools.partial(symptom, subject, PROPERTIES) for name, subject in SUBJECTS.items()},
     **{name: functools.partial(symptom, subject, (repeats, records, layout, easier)) for name, subject in MOVERS.items()},

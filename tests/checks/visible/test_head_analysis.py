@@ -75,8 +75,9 @@ def test_entropy_of_hidden_keys(student, rng):
         ({"own": 0.7}, "self_attend"),
         ({"far": 0.97}, "focused"),
         ({"next": 0.5}, "broad"),
+        ({"last": 0.8}, "broad"),
     ],
-    ids=["sink", "previous", "own", "focused", "broad"],
+    ids=["sink", "previous", "own", "focused", "next token", "last token"],
 )
 def test_classify_pattern(student, shares, name):
     """a clear pattern gets its name"""
@@ -107,9 +108,9 @@ def test_classify_one_token(student):
 @pytest.mark.check("head_analysis.extract_attention_patterns", points=0.5)
 def test_extract_first_item(student, rng):
     """the weights of the layer's heads come as a NumPy array, for the first item of the batch"""
-    model, given = models.stand_in(), _tokens(rng)
+    model, given = models.stand_in().eval(), _tokens(rng)
     due = models.attentions(model, given)[1][0]
-    expect.close(student.extract_attention_patterns(model, given, 1), due, label="the weights of layer 1")
+    expect.close(student.extract_attention_patterns(model, given, 1), due, label="layer 1")
 
 
 @pytest.mark.check("head_analysis.extract_attention_patterns", points=0.5)
@@ -119,7 +120,7 @@ def test_extract_keeps_the_mode(student, rng, training):
     model, given = models.stand_in().train(training), _tokens(rng)
     due = models.attentions(model, given)[2][0]
     got = student.extract_attention_patterns(model, given, 2)
-    expect.close(got, due, label="the weights of layer 2")
+    expect.close(got, due, label="layer 2")
     models.expect_mode(model, training)
 
 
@@ -128,10 +129,8 @@ def test_extract_from_a_trained_bert(student):
     """the heads of a trained BERT are read as it computes them"""
     student.extract_attention_patterns(*models.trial())
     models.need("transformers", models.PACKAGE)
-    model, given = models.sentence_bert().eval(), models.sentence()
-    due = models.attentions(model, given)[0][0]
-    got = student.extract_attention_patterns(model, given, 0)
-    expect.close(got, due, label="the weights of layer 0", tolerance=(0.0, 1e-6))
+    got = student.extract_attention_patterns(models.sentence_bert().eval(), models.sentence(), 0)
+    expect.close(got, models.trained_heads()[0], label="layer 0", tolerance=(0.0, 1e-6))
 
 
 @pytest.mark.check("head_analysis.prune_heads", points=0.25)

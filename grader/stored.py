@@ -1,0 +1,90 @@
+"""What each mistake answers to the visible checks' fixed inputs: a student's own runs name mistakes by it, without their code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import astuple
+from pathlib import Path
+from typing import Any
+
+from .diagnose import Catalogue
+from .mistakes import Variant
+from .recording import Call, Part, Seen
+from .report import Mistake
+
+FILE = "mistakes.json"  # beside the pyproject.toml of a student's workspace
+
+
+def store(catalogue: Catalogue, calls: Mapping[str, list[Call]]) -> str:
+    """The answers of every single mistake to these calls, as JSON: numbers that stand for answers, never the answers."""
+    kinds: dict[str, int] = {}  # each different answer once, with its place
+
+    def place(seen: Seen) -> int:
+        return kinds.setdefault(json.dumps(astuple(seen)), len(kinds))
+
+    table: dict[str, Any] = {}
+    for exercise in (name for name in calls if name in catalogue.recipes):
+        recipe, variants = catalogue.recipes[exercise], catalogue.singles(exercise)
+        steady = {call.digest.hex(): call for call in calls[exercise] if catalogue.steady(exercise, "", recipe, call)}
+        table[exercise] = {
+            "mistakes": [astuple(variant.mistakes[0]) for variant in variants],
+            "calls": {
+                digest: [place(catalogue.seen(exercise, "", recipe, call))]
+                + [place(catalogue.seen(exercise, variant.name, variant.call, call)) for variant in variants]
+                for digest, call in steady.items()
+            },
+        }
+    return json.dumps({"seen": [json.loads(kind) for kind in kinds], "exercises": table}, separators=(",", ":"))
+
+
+class Stored(Catalogue):
+    """A catalogue read from such a file: it knows the single mistakes and the calls that were stored, and no others."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(dict)
+        self.path = path
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("answers", "exercises"):
+            raise AttributeError(name)
+        data = json.loads(self.path.read_text(encoding="utf-8"))  # when the first exercise fails, not before
+        self.answers, self.exercises = [_seen(kind) for kind in data["seen"]], data["exercises"]
+        return getattr(self, name)
+
+    @property
+    def recipes(self) -> Mapping[str, Any]:
+        """The exercises that something is stored of. There is no code: what stands here is never called."""
+        return dict.fromkeys(self.exercises, dict)
+
+    def singles(self, exercise: str) -> list[Variant]:
+        """The mistakes of an exercise; they can't be called."""
+        return [Variant(dict, (Mistake(*mistake),), ()) for mistake in self.exercises[exercise]["mistakes"]]
+
+    def seen(self, exercise: str, name: str, target: Any, call: Call) -> Seen:
+        """The stored answer. Raises KeyError for a call that is not stored, which `steady` has sorted out."""
+        names = ["", *(mistake[0] for mistake in self.exercises[exercise]["mistakes"])]
+        answers: list[Seen] = self.answers
+        place: int = self.exercises[exercise]["calls"][call.digest.hex()][names.index(name)]
+        return answers[place]
+
+    def steady(self, exercise: str, name: str, target: Any, call: Call) -> bool:
+        """Whether the call is stored."""
+        return call.digest.hex() in self.exercises[exercise]["calls"]
+
+    def likely_pairs(self, exercise: str, wrong: list[Call]) -> Iterator[Variant]:
+        """None: only single mistakes are stored."""
+        return iter(())
+
+    def follows(self, exercise: str, calls: list[Call], own: Mapping[str, Any]) -> bool:
+        """Unknown: nothing can be put together without code."""
+        return False
+
+
+def _seen(data: Any) -> Seen:
+    error, numbers, parts, changed = _tuples(data)
+    return Seen(error, numbers, tuple(Part(*part) for part in parts), changed)
+
+
+def _tuples(data: Any) -> Any:
+    return tuple(map(_tuples, data)) if isinstance(data, list) else data
