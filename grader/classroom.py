@@ -163,6 +163,7 @@ def _publish(journal: Journal, found: list[Found], out: Path, course: Course) ->
         report = {key: value for key, value in data.items() if key not in ("student", "fingerprint")}
         _write(place / "report.json", json.dumps(report, indent=2, ensure_ascii=False) + "\n")
         _write(place / "report.html", html.page(report, hints))
+    page.exercises = [name for name in page.exercises if any(name in student.cells for student in page.students)]
     similar = Similar([path.read_text(encoding="utf-8") for path in sorted(course.stubs.glob("*.py"))])
     for item in found:
         similar.add(item.student, item.submission(course.modules).sources.values())

@@ -182,7 +182,7 @@ def _found(name: str, id: str, places: list[_Place], course: Course) -> Found:
             notes.append(f"{module} was handed in late")
     if not chosen and not troubles:
         notes.append("no exercise file was found")
-    return Found(printable(name, MAX_NAME), printable(id, MAX_NAME), chosen, tuple(notes), "" if chosen else "; ".join(troubles))
+    return Found(" ".join(printable(name, MAX_NAME).split()) or "nameless", printable(id, MAX_NAME), chosen, tuple(notes), "" if chosen else "; ".join(troubles))
 
 
 def _by_module(places: list[list[Upload]], course: Course) -> dict[str, list[Upload]]:
@@ -253,7 +253,7 @@ def _one(path: Path, name: str, depth: int) -> Iterator[Upload]:
         raise Refused(f"is no zip that can be opened: {error}") from None
     inside = [(item, PurePosixPath(item.filename)) for item in members]
     inside = [
-        (item, at) for item, at in inside if at.suffix in SUFFIXES[:2] and not any(p.startswith((".", "__")) for p in at.parts)
+        (item, at) for item, at in inside if at.suffix in SUFFIXES[:2] and not any(p.startswith((".", "__")) and p != ".." for p in at.parts)
     ]
     top = min((len(at.parts) for _, at in inside), default=0)  # most zips hold one folder that holds everything
     for item, at in inside:

@@ -69,6 +69,7 @@ def prove(
     checks = Checks(course, course.seed, catalogue)
     functions = dict(handed_in)
     files = {str(path): path.name for path in (course.solutions / "mistakes").glob("*.py")}
+    files |= {f"<mutant {module}>": f"{module}.py" for module in course.modules}
     proven: list[Proven] = []
 
     @contextmanager

@@ -7,7 +7,6 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
-from grader import expect
 from grader.twins import twin
 
 SENTENCE = "the letters on the desk were hers ."

@@ -110,7 +110,7 @@ def test_classify_a_trained_bert(student):
     models.need("transformers", models.PACKAGE)
     for layer, heads in enumerate(models.trained_heads()):
         for head, weights in enumerate(heads):
-            expect.text(student.classify_head(weights.copy()), oracle.head_name(weights), f"the name of layer {layer}, head {head}")
+            expect.text(student.classify_head(weights.copy()), oracle.head_name(weights), f"the name of head {layer}-{head}")
 
 
 @pytest.mark.check("head_analysis.extract_attention_patterns", points=0.5)

@@ -1,0 +1,134 @@
+"""The solutions changed at one place after another: each change loses points, or stands here with its reason.
+
+Tools that run a test command a mutant would take hours here; one pytest session an exercise takes seconds.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import linecache
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+import pytest
+from grading import ROOT
+from proof import prove
+
+from grader.course import Course
+
+# Each survivor changes nothing that was promised. By exercise: the changed line, and why.
+EQUIVALENT: dict[str, dict[str, str]] = {
+    "numpy_attention.softmax": {
+        "largest = np.where(largest == -np.inf, 1.0, largest)": "-inf minus any finite number is -inf",
+        "return powers / np.where(total == 0.0, 2.0, total)": "0 / 2 is 0 as well",
+        "with np.errstate():": "it only silences a warning",
+    },
+    "numpy_attention.MultiHeadAttention": {
+        f"self.W_Q, self.W_K, self.W_V, self.W_O = rng.standard_normal((4, d_model, d_model)) {scale}": "how large they start is free"
+        for scale in ("/ (d_model * 0.5)", "/ d_model ** 1.5", "* d_model ** 0.5")
+    },
+    "torch_attention.efficient_mha": {"future = causal_mask(n_q, n_k)": "on a CPU the default device is the inputs'"},
+    "grouped_query.GroupedQueryAttention": {"keys = torch.arange(k.shape[2])": "on a CPU the default device is the inputs'"},
+    "head_analysis.attention_entropy": {
+        "return -(weights * logarithms).sum(axis=-2).mean(axis=-1)": "there are as many queries as keys",
+        "logarithms = np.log(np.where(weights > 0, weights, 2))": "0 times log 2 is 0 as well",
+    },
+    "head_analysis.classify_head": {
+        "if n >= 1 and np.diagonal(weights, offset=-1).mean() > 0.3:": "the mean of nothing is NaN, which is above nothing",
+        **dict.fromkeys(("if weights[:, 0].mean() >= 0.4:", "if n > 1 and np.diagonal(weights, offset=-1).mean() >= 0.3:", "if np.diagonal(weights).mean() >= 0.4:", "return 'focused' if attention_entropy(weights[None])[0] <= 0.5 else 'broad'"), "no check stands exactly on a threshold: a mean may be off by a rounding"),
+    },
+    "head_analysis.extract_attention_patterns": {
+        "attentions = model(**inputs).attentions": "the model is one that returns attentions",
+        "return attentions[layer][0].numpy()": "nothing there has a gradient",
+        "return attentions[layer][0].numpy(force=False)": "nothing there has a gradient",
+    },
+}
+
+SYMMETRIC = ("transpose", "swapaxes")  # of two axes
+
+SWAPS: dict[type, list[type]] = {
+    **{ast.Add: [ast.Sub], ast.Sub: [ast.Add], ast.Mult: [ast.Div], ast.Div: [ast.Mult], ast.FloorDiv: [ast.Mult]},
+    **{ast.Mod: [ast.FloorDiv], ast.Pow: [ast.Mult], ast.BitOr: [ast.BitAnd], ast.MatMult: [ast.Mult]},
+    **{ast.Eq: [ast.NotEq], ast.NotEq: [ast.Eq], ast.Gt: [ast.GtE, ast.Lt], ast.Lt: [ast.LtE, ast.Gt], ast.Is: [ast.IsNot]},
+    **{ast.IsNot: [ast.Is], ast.And: [ast.Or], ast.Or: [ast.And]},
+}
+
+
+def mutations(tree: ast.Module) -> Iterator[tuple[ast.AST, Any, str]]:
+    """Every place of a module that can be changed: the node, what is put in its field, and the field."""
+    for node in ast.walk(tree):
+        for field in ("op", "ops"):
+            old = getattr(node, field, None)
+            first = old[0] if isinstance(old, list) and old else old
+            for new in SWAPS.get(type(first), []):
+                yield node, [new()] if isinstance(old, list) else new(), field
+        if isinstance(node, ast.Constant) and type(node.value) in (int, float):
+            yield node, node.value + 1, "value"
+        if isinstance(node, ast.Constant) and type(node.value) is bool:
+            yield node, not node.value, "value"
+        if isinstance(node, ast.Call):
+            yield from ((node, node.keywords[:i] + node.keywords[i + 1 :], "keywords") for i in range(len(node.keywords)))
+            alike = len({ast.unparse(argument) for argument in node.args[:2]}) < 2
+            if not alike and getattr(node.func, "attr", "") not in SYMMETRIC:
+                yield node, [node.args[1], node.args[0], *node.args[2:]], "args"
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert | ast.Not):
+            yield node, ast.UAdd() if isinstance(node.op, ast.Not) else ast.Not(), "op"
+
+
+def inside(source: str, line: int) -> bool:
+    """Whether a line stands between solution markers."""
+    before = source.split("\n")[: line - 1]
+    begun = [number for number, text in enumerate(before) if "BEGIN SOLUTION" in text]
+    ended = [number for number, text in enumerate(before) if "END SOLUTION" in text]
+    return bool(begun) and (not ended or ended[-1] < begun[-1])
+
+
+def mutants(module: str, exercise: str) -> Iterator[tuple[str, Any]]:
+    """The function or class of an exercise, changed at one place, with the changed line."""
+    source = (ROOT / "solutions" / f"{module}.py").read_text(encoding="utf-8")
+    tree = ast.parse(source)
+    owner = next(node for node in tree.body if getattr(node, "name", None) == exercise)
+    places = [item for item in mutations(owner) if inside(source, getattr(item[0], "lineno", 0))]  # type: ignore[arg-type]
+    for number, (node, new, field) in enumerate(places):
+        old = getattr(node, field)
+        setattr(node, field, new)
+        line = next((text for text in ast.unparse(copy.deepcopy(_statement(owner, node))).split("\n")), "")
+        code = ast.unparse(tree)
+        setattr(node, field, old)
+        name = f"<mutant {module}>"
+        made = ModuleType(module)
+        linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
+        exec(compile(code, name, "exec"), made.__dict__)
+        yield f"{number}: {line}", getattr(made, exercise)
+
+
+def _statement(owner: ast.AST, node: ast.AST) -> ast.AST:
+    """The smallest statement around a node."""
+    around = [item for item in ast.walk(owner) if isinstance(item, ast.stmt) and node in ast.walk(item)]
+    return min(around, key=lambda item: sum(1 for _ in ast.walk(item)))
+
+
+def exercises() -> list[str]:
+    from grader.course import find_course
+
+    return [exercise.name for exercise in find_course(ROOT).exercises]
+
+
+@pytest.mark.parametrize("exercise", exercises())
+def test_every_change_of_a_solution_loses_points(course: Course, exercise: str) -> None:
+    module, _, function = exercise.partition(".")
+    handed_in = [("unchanged", getattr(_right(module), function)), *mutants(module, function)]
+    assert len(handed_in) > 1 or function == "extract_attention_patterns"
+    found = prove(course, {}, exercise, handed_in)
+    assert [check.message for check in found[0].lost] == []
+    assert [one.name for one in found if one.broken] == []
+    survivors = {one.name.partition(": ")[2] for one in found[1:] if not one.caught}
+    assert survivors == set(EQUIVALENT.get(exercise, {})), f"{len(found) - 1} mutants"
+
+
+def _right(module: str) -> ModuleType:
+    made = ModuleType(module)
+    exec((ROOT / "solutions" / f"{module}.py").read_text(encoding="utf-8"), made.__dict__)
+    return made
