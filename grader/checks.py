@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from .course import Course
-from .diagnose import Catalogue
+from .diagnose import Catalogue, load
 from .judge import PASSED, Verdict, judge
 from .recording import Call, Recorder
 from .report import Check, Report, by_exercise, together
@@ -57,17 +57,27 @@ class Checks:
         return Report(self.submission.name, exercises, isolation, self.seed, tuple(self.notes))
 
     def _cause(self, exercise: str, wrong: set[str]) -> dict[str, Any]:
-        """What the checks of an exercise that went wrong have to say besides: its mistake, or the exercise that it follows from."""
+        """Why an exercise went wrong: the exercise that it follows from, its mistake, or else a symptom."""
         if self.catalogue is None:
             return {}
         calls = self.calls.get(exercise, [])
         try:
             found = self.catalogue.diagnose(exercise, calls)
             self.catalogue.named.update(mistake.name for mistake in found)
-            return {"mistake": together(found) if found else None, "follows": self._follows(exercise, calls, wrong)}
+            follows = self._follows(exercise, calls, wrong)
+            symptom = "" if found or follows else self._symptom(exercise, self.catalogue.judged(exercise, calls)[1] or calls)
+            return {"mistake": together(found) if found else None, "follows": follows, "symptom": symptom}
         except Exception as error:  # this is advice: when we can't give it, the marks stand
             self.notes.append(f"the grader could not look for the mistake in {exercise}: {type(error).__name__}: {error}")
             return {}
+
+    def _symptom(self, exercise: str, calls: list[Call]) -> str:
+        """What the course can say of answers that it does not recognise."""
+        if not calls or not self.course.symptoms.is_file():
+            return ""
+        look = load("grader_course_symptoms", self.course.symptoms).SYMPTOMS.get(exercise)
+        module, _, function = exercise.rpartition(".")
+        return (look and look(calls, getattr(self.origin.module(module, exercise), function))) or ""
 
     def _follows(self, exercise: str, calls: list[Call], wrong: set[str]) -> tuple[str, ...]:
         """The wrong exercises of the same module that explain this one: put together from them, it fails just so."""

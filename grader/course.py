@@ -62,6 +62,7 @@ class Course:
     stubs: Path
     visible: Path
     hidden: Path
+    symptoms: Path
     seed: int
     exercises: tuple[Exercise, ...]
     limits: Limits = field(default_factory=Limits)
@@ -130,6 +131,7 @@ def _course(root: Path, table: Mapping[str, Any]) -> Course:
         stubs=root / table.get("stubs", "exercises"),
         visible=root / table.get("visible", "tests/checks/visible"),
         hidden=root / table.get("hidden", "tests/checks/hidden"),
+        symptoms=root / table.get("symptoms", "tests/checks/symptoms.py"),
         seed=int(table.get("seed", 0)),
         exercises=exercises,
         limits=_limits(table.get("limits", {})),

@@ -58,11 +58,7 @@ class Catalogue:
 
         Calls whose right answer is random, such as dropout in training, tell nothing and are left out.
         """
-        recipe = self.recipes.get(exercise)
-        if recipe is None:
-            return ()
-        steady = [call for call in calls if self.steady(exercise, "", recipe, call)]
-        wrong = [call for call in steady if not call.seen.fulfils(self.seen(exercise, "", recipe, call))]
+        steady, wrong = self.judged(exercise, calls)
         if not wrong:
             return ()
         calls = [*wrong, *(call for call in steady if call not in wrong)]
@@ -72,6 +68,14 @@ class Catalogue:
             if found:
                 return self.chosen(found, crashed=all(call.seen.error for call in wrong))
         return ()
+
+    def judged(self, exercise: str, calls: list[Call]) -> tuple[list[Call], list[Call]]:
+        """The calls whose right answer is known, and those of them that the student's code got wrong."""
+        recipe = self.recipes.get(exercise)
+        if recipe is None:
+            return [], []
+        steady = [call for call in calls if self.steady(exercise, "", recipe, call)]
+        return steady, [call for call in steady if not call.seen.fulfils(self.seen(exercise, "", recipe, call))]
 
     def likely_pairs(self, exercise: str, wrong: list[Call]) -> Iterator[Variant]:
         """The pairs worth a try, judged by their parts on the wrong call with the fewest arguments, where least can be hidden.
@@ -134,11 +138,14 @@ def load_catalogue(folder: Path) -> Catalogue | None:
     path = folder / "__init__.py"
     if not path.is_file():
         return None
-    return Catalogue(lambda: _package("grader_course_mistakes", path).EXERCISES)
+    return Catalogue(lambda: load("grader_course_mistakes", path).EXERCISES)
 
 
-def _package(name: str, path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, path, submodule_search_locations=[str(path.parent)])
+def load(name: str, path: Path) -> ModuleType:
+    """A module or package of the course, from its file."""
+    spec = importlib.util.spec_from_file_location(
+        name, path, submodule_search_locations=[str(path.parent)] if path.stem == "__init__" else None
+    )
     assert spec is not None
     assert spec.loader is not None
     module = sys.modules[name] = importlib.util.module_from_spec(spec)

@@ -34,6 +34,7 @@ class Check:
     mistake: Mistake | None = None
     trouble: Trouble | None = None
     hidden: bool = False
+    symptom: str = ""  # what is odd about the answers, when no mistake is recognised
     follows: tuple[str, ...] = ()  # wrong exercises that this one is made of, and that explain it
 
     @property

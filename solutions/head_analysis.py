@@ -378,9 +378,9 @@ if __name__ == "__main__":  # try it: in the notebook, or by `python head_analys
     for layer, head in (place for place, name in names.items() if name == "prev_token"):
         print(f"prev_token is head {head + 1} of layer {layer + 1}")
 
+    @torch.no_grad()
     def vectors() -> torch.Tensor:
-        with torch.no_grad():
-            tokens = model(**inputs).last_hidden_state  # (B, n, d_model)
+        tokens = model(**inputs).last_hidden_state  # (B, n, d_model)
         return torch.nn.functional.normalize((tokens * seen).sum(1) / seen.sum(1), dim=-1)
 
     def moved_without(places: list[tuple[int, int]]) -> float:

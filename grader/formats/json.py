@@ -49,6 +49,7 @@ def _check(check: Check) -> dict[str, Any]:
         "hidden": check.hidden,
         "message": printable(check.message),
         "mistake": asdict(check.mistake) if check.mistake else None,
+        "symptom": printable(check.symptom),
         "follows": list(check.follows),
     }
     if check.status == "crashed" and check.trouble is not None:

@@ -79,6 +79,8 @@ def _told(check: Check) -> Text:
         told.append(f"\nThis follows from {' and '.join(check.follows)}: mend that first.", style="default")
     elif check.mistake is not None:
         told.append(f"\nWhat happens: {check.mistake.text}", style="default")
+    elif check.symptom:
+        told.append(f"\nWhat it looks like: {printable(check.symptom)}", style="default")
     if check.trouble is not None and check.trouble.printed:
         told.append(f"\nIt printed: {printable(check.trouble.printed[-500:])}", style="dim")
     return told

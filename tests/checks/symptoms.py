@@ -260,7 +260,7 @@ def records(case: Case) -> Found:
     yield "gradient", str(case.cut_off), f"No gradient reaches {' and '.join(case.cut_off)}"
     for label, x in zip(case.subject.labels, _leaves(case.call.answer), strict=True):
         if case.got[label].shape != case.due[label].shape:
-            yield "form", "shape", f"The {label} has shape {case.got[label].shape}, due was {case.due[label].shape}"
+            yield "form", "shape", f"The shape of the {label} is {case.got[label].shape}, due was {case.due[label].shape}"
         elif _dtype(x) != case.dtype:
             yield "form", "dtype", f"The dtype of the {label} is {_dtype(x)}, that of the input {case.dtype}"
 
@@ -278,8 +278,8 @@ def holes(case: Case) -> Found:
         if row and all(case.near(rest, due) for _, rest, due in pairs) and any(x.any() for x, _, _ in pairs):
             yield "values", "empty", f"All is right but {row}"
     if "not finite" in case.faults:
-        tame = np.nan_to_num(case.given[name], neginf=0.0)
-        small = case.ask(**{name: tame / max(1.0, abs(tame).max(initial=0))})
+        x = case.given[name]
+        small = case.ask(**{name: x / max(1.0, abs(x[np.isfinite(x)]).max(initial=0))})
         if small and all(np.isfinite(x).all() for x in small.values()):
             yield "not finite", "large", f"NaN or infinity comes with large numbers in {name} only: what is exp(1000)?"
 
@@ -317,12 +317,14 @@ def leak(case: Case) -> Found:
 def factors(case: Case) -> Found:
     """Scores (seen through the logarithm of the weights) and outputs that are off by a constant."""
     q, w, due, label = case.given.get("q"), case.weights, case.due.get("weights"), case.subject.labels[0]
-    if q is None or due is None:
+    if due is None:
         return
-    sizes = {"d_k": q.shape[-1], "n_k": due.shape[-1], "n_q": due.shape[-2], "d_v": case.due["output"].shape[-1]}
-    sizes |= {"d_model": q.shape[1] * q.shape[-1]} if q.ndim == 4 else {}
+    width = len(case.given["W_O"]) if q is None else q.shape[-1] * (q.shape[1] if q.ndim == 4 else 0)
+    d_k = width // case.given["num_heads"] if q is None else q.shape[-1]
+    sizes = {"d_k": d_k, "n_k": due.shape[-1], "n_q": due.shape[-2], "d_model": width}
+    sizes |= {} if q is None else {"d_v": case.due["output"].shape[-1]}
     roots = {f"sqrt({name})": size**0.5 for name, size in sizes.items()}
-    sizes = {**roots, "1": 1.0, **sizes, "1 / sqrt(d_k)": q.shape[-1] ** -0.5}
+    sizes = {**roots, "1": 1.0, **sizes, "1 / sqrt(d_k)": d_k**-0.5}
     by = _constant(case.got[label], case.due[label], case.slack)
     for name in _named(by, sizes):
         text = f"The {label} is right up to the factor {by:.4g}" + (f", which is {name}" if name else "")
@@ -403,7 +405,7 @@ def touches(case: Case) -> Found:
     ):
         changes = {name: _bumped(given[name], where) for name in names if due and name in given}
         new = case.ask(**changes).get(label) if changes else None
-        if old is not None and new is not None and old.shape == new.shape and not case.near(new[watch], old[watch]):
+        if old is not None and new is not None and old.shape == new.shape and (abs(new - old)[watch] > case.slack).any():
             yield "values", words, words
 
 
