@@ -68,7 +68,7 @@ class Link:
         deadline = time.monotonic() + seconds
         self.tail.clear()
         self.total = 0
-        if self._receive(1, socket.MSG_PEEK):
+        if request and self._receive(1, socket.MSG_PEEK):  # a new process greets unasked, sometimes before we look
             raise Malformed("an answer came before anything was asked")
         waiting, inbox, due, head = memoryview(request), bytearray(), wire.PREFIX.size, 0
         try:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -24,9 +25,9 @@ class Forbidden(RuntimeError):
 
 @contextlib.contextmanager
 def forbid(names: Sequence[str], exercise: str) -> Iterator[None]:
-    """Refuse every call of `names` in the block; swallowing the refusal does not help. Raises Forbidden.
+    """Refuse every call of `names` in the block, also by threads that start in it; swallowing the refusal does not help.
 
-    Only PyTorch's functions are watched, and only when something has imported it.
+    Only PyTorch's functions are watched, and only when something has imported it. Raises Forbidden.
     """
     torch = sys.modules.get("torch")
     if not names or torch is None:
@@ -38,38 +39,35 @@ def forbid(names: Sequence[str], exercise: str) -> Iterator[None]:
     broken: list[str] = []
     parts = {part: name for name in names for part in (name, *_SAME.get(name, ()))}
 
-    def check(function: Any) -> None:
-        called = str(getattr(function, "__name__", function)) + f" {function}"
-        for part, name in parts.items():
-            if part in called:
-                broken.append(name)
-                raise Forbidden(_sentence(exercise, name))
+    def refuse(name: str) -> None:
+        broken.append(name)
+        raise Forbidden(f"{exercise} must not call {name}: write the formula out")
 
-    class Named(TorchFunctionMode):
-        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            check(func)
-            return func(*args, **(kwargs or {}))
+    def watched(_: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        called = f"{getattr(func, '__name__', '')} {func}"
+        for name in (name for part, name in parts.items() if part in called):
+            refuse(name)
+        return func(*args, **(kwargs or {}))
 
-    class Dispatched(TorchDispatchMode):  # type: ignore[no-untyped-call]
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            check(func)
-            return func(*args, **(kwargs or {}))
+    modes = [
+        type("Named", (TorchFunctionMode,), {"__torch_function__": watched}),
+        type("Dispatched", (TorchDispatchMode,), {"__torch_dispatch__": watched}),
+    ]
 
-    def refuse(*_: Any, **__: Any) -> None:
-        broken.append("MultiheadAttention")
-        raise Forbidden(_sentence(exercise, "MultiheadAttention"))
+    def watch_thread(*_: Any) -> None:
+        sys.setprofile(None)
+        for mode in modes:
+            mode().__enter__()
 
-    attention, forward = torch.nn.MultiheadAttention, torch.nn.MultiheadAttention.forward
+    attention, forward, profile = torch.nn.MultiheadAttention, torch.nn.MultiheadAttention.forward, threading.getprofile()
     try:
         if "MultiheadAttention" in names:
-            attention.forward = refuse
-        with Named(), Dispatched():  # type: ignore[no-untyped-call]
+            attention.forward = lambda *_, **__: refuse("MultiheadAttention")
+        threading.setprofile(watch_thread)
+        with modes[0](), modes[1]():
             yield
     finally:
+        threading.setprofile(profile)
         attention.forward = forward
         if broken:  # also when the student's code caught the first refusal
-            raise Forbidden(_sentence(exercise, broken[0])) from None
-
-
-def _sentence(exercise: str, name: str) -> str:
-    return f"{exercise} must not call {name}: write the formula out"
+            raise Forbidden(f"{exercise} must not call {broken[0]}: write the formula out") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import secrets
 import signal
 import sys
@@ -79,7 +80,7 @@ class Confined:
         self.twins: set[str] = set()
         self.failed: dict[str, Trouble] = {}
         self.spent: dict[str, float] = {}
-        self.exercise, self.backlog = "", b""
+        self.exercise, self.backlog, self.taken = "", b"", 0
 
     def __enter__(self) -> Confined:
         return self
@@ -180,6 +181,9 @@ class Confined:
             reply = process.exchange(backlog + packed.frame, seconds, self.limits.reply_mb << 20)
             if reply.message.get("ticket") != ticket:
                 raise link.Malformed("it answers another question")
+            self.taken += 16 * sum(math.prod(getattr(array, "shape", ())) for array in reply.arrays)
+            if self.taken > self.limits.reply_mb << 20:  # checks keep answers, and compute with them
+                raise link.Malformed(f"the answers of all calls are more than {self.limits.reply_mb} MiB")
         except link.TimedOut:
             place = _place(process.line(self.files, alive=True))
             trouble = Trouble("timeout", "TimeLimit", f"{label} ran longer than {seconds:g} s{place}")
@@ -232,7 +236,7 @@ class Confined:
 
     def _told(self, message: Mapping[str, Any], label: str, printed: str, module: str) -> Trouble:
         """What the process says went wrong in the student's code. It may lie: all of it is text to show."""
-        kind, name, text, own = (str(message.get(key, "")) for key in ("kind", "type", "text", "own"))
+        kind, name, text, own = (str(message.get(key, ""))[:2000] for key in ("kind", "type", "text", "own"))
         frames = tuple(_frames(message.get("frames"), self.files))
         known: dict[str, tuple[Kind, str, str]] = {
             "raised": ("raised", name, text if own in ("", name) else f"{own}: {text}"),

@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ProcessPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from multiprocessing import connection, get_context
 from pathlib import Path
 from queue import SimpleQueue
@@ -154,7 +155,7 @@ def dask(address: str) -> tuple[Pool, int]:
     try:
         from distributed import Client
 
-        client: Any = Client(address, timeout=10, set_as_default=False)  # type: ignore[no-untyped-call]
+        client: Any = Client(address, timeout=5, set_as_default=False)  # type: ignore[no-untyped-call]
     except ImportError:
         raise ClassError("--dask needs the extra: pip install 'attention-exercises[instructor]'") from None
     except (OSError, ValueError) as error:
@@ -173,40 +174,48 @@ def graded(jobs: Iterable[Job], order: Order, pool: Pool, width: int, alone: Poo
 
     Raises CannotBegin.
     """
-    todo, again = deque([iter(jobs)]), list[Job]()
-    while todo:  # a new pool each time that one broke
-        with pool() as executor:
-            for job, result in _flow(executor, todo, order, width):
-                if isinstance(result, dict):
-                    yield job, result
-                else:
-                    again.append(job)
-    for job in again:
-        with alone() as executor:
-            [(_, result)] = _flow(executor, deque([iter([job])]), order, 1)
-        yield job, result if isinstance(result, dict) else _broken(job, order, str(result) or type(result).__name__)
+    lost: list[tuple[Job, BaseException]] = []
+    for open_pool, at_a_time in ((pool, width), (alone, 1)):
+        todo, lost = deque([iter(jobs)]), []
+        while todo:  # a new pool each time that one broke
+            with open_pool() as executor:
+                for job, result in _flow(executor, todo, order, at_a_time):
+                    if isinstance(result, dict):
+                        yield job, result
+                    else:
+                        lost.append((job, result))
+        jobs = [job for job, _ in lost]
+        if not jobs:
+            return
+    for job, error in lost:
+        yield job, _broken(job, order, str(error) or type(error).__name__)
 
 
-def _flow(
-    executor: Executor, todo: deque[Iterator[Job]], order: Order, width: int
-) -> Iterator[tuple[Job, dict[str, Any] | BaseException]]:
+Result = dict[str, Any] | BaseException
+
+
+def _flow(executor: Executor, todo: deque[Iterator[Job]], order: Order, width: int) -> Iterator[tuple[Job, Result]]:
     """Keep `width` jobs under way. What is left when the pool breaks stays in `todo`, which is empty at the end."""
     waiting: dict[Future[dict[str, Any]], Job] = {}
-    for job in todo[0]:
+    jobs = todo.popleft()
+    whole = True
+    while whole and (job := next(jobs, None)) is not None:
         try:
             waiting[executor.submit(grade_one, job.submission, order)] = job
-        except BrokenExecutor as error:
-            yield job, error
+        except BrokenExecutor:
+            todo.append(chain([job], jobs))
             break
-        if len(waiting) >= width:
-            yield from _done(waiting)
-    else:
-        todo.clear()
+        while whole and len(waiting) >= width:
+            for done, result in _done(waiting):
+                whole = whole and not isinstance(result, BrokenExecutor)
+                yield done, result
+    if not whole:
+        todo.append(jobs)
     while waiting:
         yield from _done(waiting)
 
 
-def _done(waiting: dict[Future[dict[str, Any]], Job]) -> Iterator[tuple[Job, dict[str, Any] | BaseException]]:
+def _done(waiting: dict[Future[dict[str, Any]], Job]) -> Iterator[tuple[Job, Result]]:
     for future in wait(waiting, return_when=FIRST_COMPLETED).done:
         job, error = waiting.pop(future), future.exception()
         if isinstance(error, CannotBegin):

@@ -110,6 +110,7 @@ class Zygote:
         for source, targets in zip(descriptors, ((FRAMES,), (1, 2), (TRACE,)), strict=True):
             for target in targets:
                 os.dup2(source, target)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # its own: flags of a shared one would tell the next child something
         for name in os.listdir("/proc/self/fd"):
             if int(name) > TRACE and int(name) != self.policy.descriptor:
                 with contextlib.suppress(OSError):

@@ -195,10 +195,11 @@ def after_softmax(q: Any, k: Any, v: Any, mask: Any) -> Any:
         (only_if(lambda q, k, v, mask: q.flags.c_contiguous), VIEWS, "Right for contiguous inputs, wrong for views"),
         (only_if(lambda q, k, v, mask: q.dtype != np.float16), HALF, "Right in float64, wrong in float16"),
         (bad_weights, QUESTIONS, "The output is right, but not the weights"),
+        (bent(scale=lambda s, q, k: s, normal=lambda s: oracle.softmax(s) / 3), QUESTIONS, "one sums to 0.3333"),
         (changes_k, QUESTIONS, "The input k was changed by the call"),
         (swaps_heads, QUESTIONS, "heads 0 and 1 have changed places"),
         (bad_output, QUESTIONS, "The weights are right and the output is not"),
-        (wide, QUESTIONS, "has shape (2, 3, 4, 6), due was (2, 3, 4, 7)"),
+        (wide, QUESTIONS, "The shape of the output is (2, 3, 4, 6), due was (2, 3, 4, 7)"),
     ],
 )
 def test_attention(wrong: Wrong, questions: list[tuple[Any, ...]], words: str) -> None:

@@ -40,7 +40,7 @@ def gradebooks(page: Class, ids: Mapping[str, str]) -> dict[str, str]:
 
 def _text(rows: Iterable[Iterable[object]]) -> str:
     file = io.StringIO()
-    writer = _csv.writer(file, lineterminator="\n")
+    writer = _csv.writer(file, lineterminator="\r\n")
     writer.writerows([_harmless(cell) for cell in row] for row in rows)
     return file.getvalue()
 

@@ -33,7 +33,14 @@ def render(template: str, **values: Any) -> str:
 def environment() -> Environment:
     """Every value is escaped; a name that is not there is an error."""
     loader = PackageLoader("grader", "formats/templates")
-    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    made = Environment(
+        loader=loader,
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
     made.globals["source"] = lambda name: loader.get_source(made, name)[0]
     made.globals["digest"] = lambda text: base64.b64encode(hashlib.sha256(str(text).encode()).digest()).decode()
     made.filters["percent"] = percent

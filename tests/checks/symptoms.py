@@ -317,7 +317,7 @@ def leak(case: Case) -> Found:
 def factors(case: Case) -> Found:
     """Scores (seen through the logarithm of the weights) and outputs that are off by a constant."""
     q, w, due, label = case.given.get("q"), case.weights, case.due.get("weights"), case.subject.labels[0]
-    if due is None:
+    if due is None or (q is None and "W_O" not in case.given):
         return
     width = len(case.given["W_O"]) if q is None else q.shape[-1] * (q.shape[1] if q.ndim == 4 else 0)
     d_k = width // case.given["num_heads"] if q is None else q.shape[-1]
@@ -326,18 +326,18 @@ def factors(case: Case) -> Found:
     roots = {f"sqrt({name})": size**0.5 for name, size in sizes.items()}
     sizes = {**roots, "1": 1.0, **sizes, "1 / sqrt(d_k)": d_k**-0.5}
     by = _constant(case.got[label], case.due[label], case.slack)
-    for name in _named(by, sizes):
+    for name in _named(by, sizes, case.slack):
         text = f"The {label} is right up to the factor {by:.4g}" + (f", which is {name}" if name else "")
         yield "values", f"output {name or round(by, 4)}", text
     whole = w is not None and _ones(w.sum(-1), case.slack)
     by = _constant(*_logarithms(w, due), 30 * case.slack) if whole else 0.0
-    for name in _named(sizes["sqrt(d_k)"] / by, sizes) if by else ():
+    for name in _named(sizes["sqrt(d_k)"] / by, sizes, case.slack) if by else ():
         text = f", as if they were divided by {name} instead of sqrt(d_k)" if name else ": what are they divided by?"
         yield "values", f"scores {name or round(by, 3)}", f"The scores are {by:.4g} times those that are due{text}"
 
 
-def _named(value: float, sizes: Arrays) -> list[str]:
-    return [*(name for name, size in sizes.items() if np.isclose(value, size, rtol=1e-3)), ""] if value else []
+def _named(value: float, sizes: Arrays, slack: float) -> list[str]:
+    return [*(name for name, size in sizes.items() if np.isclose(value, size, rtol=max(1e-3, slack))), ""] if value else []
 
 
 def _logarithms(*both: Any) -> Iterator[Any]:
@@ -415,6 +415,13 @@ def _bumped(x: Any, where: tuple[Any, ...]) -> Any:
     return x
 
 
+def row_sums(case: Case) -> Found:
+    if case.weights is not None:
+        total, due = case.weights.sum(-1), case.due["weights"].any(-1)
+        for off in total[due & (abs(total - 1) > max(1e-6, case.slack))][:1]:
+            yield "values", "sum", f"The rows of weights do not sum to 1: one sums to {off:.4g}"
+
+
 def parts(case: Case) -> Found:
     if "weights" in case.got and "output" in case.got:
         weights, output = (case.near(case.got[label], case.due[label]) for label in ("weights", "output"))
@@ -428,8 +435,9 @@ def easier(case: Case) -> Found:
     """Questions of a simpler kind that the student gets right."""
     given, changes = case.given, dict[str, Arrays]()
     if "weights" in case.subject.labels[:1] and given["x"].ndim > 1:  # softmax
-        row = given["x"][tuple(np.argwhere(~np.isclose(case.got["weights"], case.due["weights"]))[0][:-1])]
-        changes["for a row alone, wrong beside the other rows: is its maximum its own, and its sum?"] = {"x": row}
+        for place in np.argwhere(~np.isclose(case.got["weights"], case.due["weights"]))[:1]:
+            row = {"x": given["x"][tuple(place[:-1])]}
+            changes["for a row alone, wrong beside the other rows: is its maximum its own, and its sum?"] = row
     if "q" in given:
         q, k, v, mask = given["q"], given["k"], given["v"], case.due["hidden"]
         n, d = min(q.shape[-2], k.shape[-2]), min(v.shape[-1], q.shape[-1])
@@ -459,7 +467,7 @@ def _contiguous(x: Any) -> bool:
     return bool(x.is_contiguous()) if hasattr(x, "is_contiguous") else not isinstance(x, np.ndarray) or bool(x.flags.c_contiguous)
 
 
-PROPERTIES = (repeats, records, as_if, sums, holes, leak, factors, heads_moved, touches, parts, easier)
+PROPERTIES = (repeats, records, as_if, sums, holes, leak, factors, heads_moved, touches, parts, easier, row_sums)
 
 
 def symptom(subject: Subject, properties: tuple[Callable[[Case], Found], ...], calls: list[Call], student: Any) -> str | None:
@@ -472,7 +480,7 @@ def symptom(subject: Subject, properties: tuple[Callable[[Case], Found], ...], c
             told = [_first(properties, fault, [case for case in cases if fault in case.faults]) for fault in faults]
             told = [text if text.endswith("?") else f"{text}." for text in dict.fromkeys(filter(None, told))]
             return " Besides: ".join(told[:2]) or None
-        except Exception:  # an answer odder than we thought of, or a process that is gone: nothing is said
+        except Exception:  # the student's process is gone, or worse: nothing is said
             return None
 
 
@@ -482,13 +490,22 @@ def _first(properties: tuple[Callable[[Case], Found], ...], fault: str, cases: l
         for case in cases:
             case.only.clear()
             case.only.update(texts)
-            here = [(key, text) for where, key, text in found(case) if where == fault and (case is cases[0] or key in texts)]
+            here = [(key, text) for where, key, text in _tried(found, case) if where == fault and (case is cases[0] or key in texts)]
             texts = {key: texts.get(key, text) for key, text in reversed(here)}  # of several under a key, the first
             if not texts:
                 break
         else:
             return list(texts.values())[-1]
     return None
+
+
+def _tried(found: Callable[[Case], Found], case: Case) -> list[tuple[str, str, str]]:
+    try:
+        return list(found(case))
+    except Stopped:
+        raise
+    except Exception:  # an answer odder than this property thought of
+        return []
 
 
 def _case(subject: Subject, call: Call, student: Any) -> Case | None:

@@ -184,7 +184,7 @@ def test_merge_strided(student, rng):
 
 @pytest.mark.check("numpy_attention.MultiHeadAttention", points=1)
 def test_mha_mask(student, rng):
-    """a mask hides keys from every head it broadcasts to"""
+    """a mask hides keys from every head it broadcasts to, and is forgotten after the call"""
     W, mha = inputs.matrices(rng, 14), student.MultiHeadAttention(14, 2)
     expect.assign(mha, {name: matrix.copy() for name, matrix in W.items()})
     for shape in [(5, 5), (3, 1, 1, 5), (3, 2, 5, 5)]:
@@ -195,6 +195,10 @@ def test_mha_mask(student, rng):
         output, weights = expect.pair(expect.attribute(mha, "forward", callable_=True)(x, mask=mask))
         expect.close(weights, due_weights, like=x, label=f"with a mask of shape {shape}, weights")
         expect.close(output, due_output, like=x, label=f"with a mask of shape {shape}, output")
+    x = inputs.values(rng, 3, 5, 14)
+    due_output, _ = oracle.multi_head(x, W, 2)
+    output, _ = expect.pair(mha.forward(x))
+    expect.close(output, due_output, like=due_output, label="without a mask, after calls with one, output")
 
 
 @pytest.mark.check("numpy_attention.MultiHeadAttention", points=1)

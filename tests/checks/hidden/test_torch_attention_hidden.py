@@ -197,7 +197,7 @@ def test_causal_device(student):
 
 @pytest.mark.check("torch_attention.MultiHeadAttention", points=0.5)
 def test_mha_mask(student, rng):
-    """a mask hides keys from every head it broadcasts to, and is left as it was"""
+    """a mask hides keys from every head it broadcasts to, is left as it was and is forgotten after the call"""
     W, x = inputs.matrices(rng, 14), inputs.values(rng, 3, 5, 14)
     mha = _double(student.MultiHeadAttention(14, 2), W)
     for shape in [(5, 5), (3, 1, 1, 5), (3, 2, 5, 5)]:
@@ -210,6 +210,9 @@ def test_mha_mask(student, rng):
         expect.close(output, due_output, like=tokens, label=f"with a mask of shape {shape}, output")
         expect.unchanged(inputs.tensor(mask), hidden, "mask")
         expect.unchanged(inputs.tensor(x), tokens, "x")
+    due_output, _ = oracle.multi_head(x, W, 2)
+    output, _ = expect.pair(mha(inputs.tensor(x)))
+    expect.close(output, due_output, like=inputs.tensor(x), label="without a mask, after calls with one, output")
 
 
 @pytest.mark.check("torch_attention.MultiHeadAttention", points=1)
