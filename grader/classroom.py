@@ -56,6 +56,9 @@ class Journal:
             self.file.seek(start)
             yield student, self.file.read(size)
 
+    def close(self) -> None:
+        self.file.close()
+
     def reports(self) -> Iterator[dict[str, Any]]:
         """Each line as data, one in memory at a time."""
         for _, line in self.lines():
@@ -86,8 +89,7 @@ def grade_class(
     found, aside = discover(folder, course, out)
     order = Order(str(course.root), grader_digest(course), course.seed if seed is None else seed, select, isolation)
     try:
-        with _alone_in(out):
-            journal = Journal(out / JOURNAL)
+        with _alone_in(out), contextlib.closing(Journal(out / JOURNAL)) as journal:
             same = _same(found, journal, order, course)
             total, kept = len(found), len(same)
             tell(kept, total, None)
@@ -102,7 +104,6 @@ def grade_class(
                     tell(done, total, data)
             journal.keep({item.student for item in found})
             _publish(journal, found, out, course)
-            journal.file.close()
     except OSError as error:
         raise ClassError(
             f"{error.filename or out} can't be written or reached: {(error.strerror or str(error)).lower()}"

@@ -2,44 +2,54 @@
 
 from __future__ import annotations
 
+import calendar
+import hashlib
 import os
 import re
 import stat
 import tempfile
 import zipfile
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NoReturn
 
 from .course import Course
 from .formats.escape import printable
 from .submission import MAX_BYTES, Refused, Submission, SubmissionError, read_source
 
-MAX_FILES, MAX_DEPTH, MAX_NAME = 2_000, 8, 200
-SUFFIXES = (".py", ".ipynb", ".zip")
+MAX_FILES, MAX_NAME = 2_000, 200
+CODE, ZIP = (".py", ".ipynb"), ".zip"
+COPY = r"[-_ ]?\(?(\d{0,3})\)?"  # what a browser or a platform puts behind the name of a later upload
 CANVAS = re.compile(r"(?P<name>.+?)_(?P<late>LATE_)?(?P<id>\d+)_\d+_(?P<rest>.+)", re.DOTALL)
 MOODLE = re.compile(r"(?P<name>.+?)_(?P<id>\d+)_assignsubmission_(?:file|onlinetext)_?(?P<rest>.*)", re.DOTALL)
+TAKEN = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?|.*\.(csv|html|jsonl)", re.IGNORECASE)  # by Windows, and by our results
 BROKEN_ZIP = (zipfile.BadZipFile, OSError, RuntimeError, NotImplementedError, ValueError, EOFError)  # RuntimeError: a password
 
 
 @dataclass(frozen=True)
 class Upload:
-    """One file that a student handed in, on disk or inside a zip; `name` is what it is called without a platform's additions."""
+    """One file that a student handed in; `member` is its name inside the zip at `path`."""
 
     path: Path
-    member: str  # inside the zip at `path`
-    name: str
+    member: str
+    name: str  # without what a platform put before it
     depth: int
     time: float
     late: bool = False
 
     @property
+    def stem(self) -> str:
+        return PurePosixPath(self.name).stem
+
+    @property
     def age(self) -> tuple[int, float, str]:
-        """Grows with newer uploads: the number that a platform or a browser puts behind a name, then the time."""
-        number = re.search(r"[-_ ]\(?(\d{1,3})\)?$", PurePosixPath(self.name).stem)
-        return int(number[1]) if number else 0, self.time, f"{self.path}/{self.member}"
+        """Grows with newer uploads."""
+        number = re.search(rf"{COPY}$", self.stem)
+        return int(number[1] or 0) if number else 0, self.time, f"{self.path}/{self.member}"
 
     def read(self) -> bytes:
         """The Python source. Raises Refused as `read_source` does."""
@@ -82,10 +92,10 @@ class Found:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where something of a student's lies: a folder or a file right under the class's folder."""
+    """An entry of the class's folder that belongs to a student."""
 
     path: Path
-    rest: str = ""  # a file's own name, without what a platform put before it
+    rest: str  # a file's own name, without what a platform put before it
     late: bool = False
     time: float | None = None  # when the platform says that it was handed in
 
@@ -95,71 +105,61 @@ def discover(folder: Path, course: Course, out: Path) -> tuple[list[Found], list
 
     Raises SubmissionError when the folder can't be read or holds no submission.
     """
+    inner = folder / "submitted"
+    try:
+        entries = sorted((inner if inner.is_dir() else folder).iterdir())
+    except OSError as error:
+        raise SubmissionError(f"{folder} can't be read: {_reason(error)}") from None
     places: dict[tuple[str, str], list[_Place]] = {}
     aside = []
-    for entry in _entries(folder / "submitted" if (folder / "submitted").is_dir() else folder):
-        if entry.name.startswith((".", "__MACOSX")) or entry.resolve() == out.resolve():
-            continue
-        owned = list(_owners(entry, course))
-        for owner, place in owned:
-            places.setdefault(owner, []).append(place)
-        if not owned:
-            aside.append(printable(entry.name, MAX_NAME))
+    for entry in entries:
+        if not entry.name.startswith((".", "__MACOSX")) and entry.resolve() != out.resolve():
+            owned = list(_owners(entry, course))
+            for owner, place in owned:
+                places.setdefault(owner, []).append(place)
+            aside += [] if owned else [printable(entry.name, MAX_NAME)]
     if not places:
         raise SubmissionError(f"{folder} holds no submission: a folder, a zip or a notebook a student was due")
     found = [_found(name, id, there, course) for (name, id), there in places.items()]
     return sorted(_distinct(found), key=lambda item: item.student), aside
 
 
-def _entries(folder: Path) -> list[Path]:
-    try:
-        return sorted(folder.iterdir())
-    except OSError as error:
-        raise SubmissionError(f"{folder} can't be read: {(error.strerror or str(error)).lower()}") from None
-
-
 def _owners(entry: Path, course: Course) -> Iterator[tuple[tuple[str, str], _Place]]:
     """The students (name and platform's number) to whom an entry of the class's folder belongs."""
     folder = entry.is_dir()
-    if not folder and entry.suffix.lower() not in SUFFIXES:
+    if not folder and entry.suffix.lower() not in (*CODE, ZIP):
         return
-    known = _gradescope(entry.parent).get(entry.name) if folder and entry.name.startswith("submission_") else None
     match = MOODLE.fullmatch(entry.name) or (None if folder else CANVAS.fullmatch(entry.name))
-    if known:
+    if match:
+        yield (match["name"], match["id"]), _Place(entry, match["rest"] or entry.name, bool(match.groupdict().get("late")))
+    elif known := _gradescope(entry.parent).get(entry.name) if re.fullmatch(r"submission_\d+", entry.name) else None:
         when = known.get(":created_at")
-        time = when.timestamp() if isinstance(when, datetime) else None
+        place = _Place(entry, "", time=when.timestamp() if isinstance(when, datetime) else None)
         for who in known.get(":submitters") or ():
-            name, number = str(who.get(":name") or who.get(":email") or entry.name), str(who.get(":sid") or "")
-            yield (name, number), _Place(entry, time=time)
-    elif match:
-        late = bool(match.groupdict().get("late"))
-        yield (match["name"], match["id"]), _Place(entry, match["rest"] or entry.name, late)
-    elif name := entry.name if folder else _student_in(entry.stem, course.modules):
+            yield (str(who.get(":name") or who.get(":email") or entry.name), str(who.get(":sid") or "")), place
+    elif name := entry.name if folder else _student_in(entry.stem, course):
         yield (name, ""), _Place(entry, entry.name)
 
 
-def _student_in(stem: str, modules: Iterable[str]) -> str:
+def _student_in(stem: str, course: Course) -> str:
     """The student whom a single file's name tells: what stands before or behind the module's name, if anything does."""
-    module = _module_in(stem, modules)
+    module = _module_in(stem, course)
     before, _, behind = stem.partition(module) if module else (stem, "", "")
-    return before.rstrip(" _-.") or re.sub(r"[-_ ]*\(?\d*\)?$", "", behind).lstrip(" _-.")
+    return before.rstrip(" _-.") or re.sub(rf"{COPY}$", "", behind).lstrip(" _-.")
 
 
-def _module_in(stem: str, modules: Iterable[str]) -> str:
-    return next((module for module in modules if module in stem), "")
+def _module_in(stem: str, course: Course) -> str:
+    return next((module for module in course.modules if module in stem), "")
 
 
 def _gradescope(folder: Path) -> dict[str, Any]:
     """What Gradescope's export says of each submission; nothing where there is no such file."""
-    try:
-        text = (folder / "submission_metadata.yml").read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return {}
     import yaml
 
     try:
+        text = (folder / "submission_metadata.yml").read_text(encoding="utf-8")
         data = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except yaml.YAMLError:
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
         return {}
     return {key: value for key, value in data.items() if isinstance(value, dict)} if isinstance(data, dict) else {}
 
@@ -182,83 +182,69 @@ def _found(name: str, id: str, places: list[_Place], course: Course) -> Found:
             notes.append(f"{module} was handed in late")
     if not chosen and not troubles:
         notes.append("no exercise file was found")
-    return Found(" ".join(printable(name, MAX_NAME).split()) or "nameless", printable(id, MAX_NAME), chosen, tuple(notes), "" if chosen else "; ".join(troubles))
+    student = " ".join(printable(name, MAX_NAME).split()) or "nameless"
+    return Found(student, printable(id, MAX_NAME), chosen, tuple(notes), "" if chosen else "; ".join(troubles))
 
 
 def _by_module(places: list[list[Upload]], course: Course) -> dict[str, list[Upload]]:
     """The uploads of each module that are worth comparing by age: of each place the best named, of these the least deep."""
-    worth: dict[str, list[Upload]] = {}
-    by_content = not any(_module_in(PurePosixPath(item.name).stem, course.modules) for place in places for item in place)
+    worth: dict[str, list[Upload]] = {module: [] for module in course.modules}
+    named = any(_module_in(upload.stem, course) for place in places for upload in place)
     for place in places:
         ranked: dict[str, list[tuple[tuple[bool, int, bool], Upload]]] = {}
         for upload in place:
-            stem, suffix = PurePosixPath(upload.name).stem, PurePosixPath(upload.name).suffix.lower()
-            module = _module_by_content(upload, course) if by_content else _module_in(stem, course.modules)
-            exact = re.fullmatch(rf"{re.escape(module)}([-_ ]?\(?\d{{1,3}}\)?)?", stem) is not None
-            if module:
-                ranked.setdefault(module, []).append(((exact, -upload.depth, suffix == ".py"), upload))
-        for module, files in ranked.items():
-            best = max(rank for rank, _ in files)
-            worth.setdefault(module, []).extend(upload for rank, upload in files if rank == best)
-    return {module: worth[module] for module in course.modules if module in worth}
+            module = _module_in(upload.stem, course) if named else _module_by_content(upload, course)
+            exact = re.fullmatch(re.escape(module) + COPY, upload.stem) is not None
+            ranked.setdefault(module, []).append(((exact, -upload.depth, upload.name.endswith(".py")), upload))
+        for module in ranked.keys() & worth.keys():
+            best = max(rank for rank, _ in ranked[module])
+            worth[module] += (upload for rank, upload in ranked[module] if rank == best)
+    return {module: uploads for module, uploads in worth.items() if uploads}
 
 
 def _module_by_content(upload: Upload, course: Course) -> str:
     """The module of which a file with another name defines the most exercises, and at least two."""
     try:
-        defined = set(re.findall(rb"^(?:def|class)\s+(\w+)", upload.read(), re.MULTILINE))
+        defined = set(re.findall(r"^(?:def|class)\s+(\w+)", upload.read().decode("utf-8", "replace"), re.MULTILINE))
     except Refused:
         return ""
-    counts = dict.fromkeys(course.modules, 0)
-    for exercise in course.exercises:
-        counts[exercise.module] += exercise.function.encode() in defined
-    module = max(counts, key=lambda name: counts[name])
-    return module if counts[module] > 1 else ""
+    counts = Counter(exercise.module for exercise in course.exercises if exercise.function in defined)
+    return next((module for module, count in counts.most_common(1) if count > 1), "")
 
 
 def _uploads(place: _Place) -> Iterator[Upload]:
     """Every Python file, notebook and zip's member of a place. Raises Refused when it can't be opened."""
-    if place.path.is_dir():
-        for path, depth in _walk(place.path, 0):
-            yield from _one(path, path.name, depth)
-    else:
-        yield from _one(place.path, place.rest, 0)
+    files = _walk(place.path) if place.path.is_dir() else [(place.path, place.rest, 0)]
+    for path, name, depth in islice(files, MAX_FILES):
+        if path.suffix.lower() in CODE:
+            yield Upload(path, "", name, depth, path.lstat().st_mtime)
+        elif path.suffix.lower() == ZIP:
+            try:
+                yield from _inside(path, depth)
+            except BROKEN_ZIP as error:
+                raise Refused(f"is no zip that can be opened: {error}") from None
 
 
-def _walk(folder: Path, depth: int) -> Iterator[tuple[Path, int]]:
-    try:
-        entries = sorted(folder.iterdir())[:MAX_FILES]
-    except OSError as error:
-        raise Refused(f"can't be read: {(error.strerror or str(error)).lower()}") from None
-    for entry in entries:
-        if entry.name.startswith((".", "__")):
-            continue
-        if entry.is_dir() and not entry.is_symlink():
-            yield from _walk(entry, depth + 1) if depth < MAX_DEPTH else ()
-        elif entry.suffix.lower() in SUFFIXES:
-            yield entry, depth
+def _walk(folder: Path) -> Iterator[tuple[Path, str, int]]:
+    def refuse(error: OSError) -> NoReturn:
+        raise Refused(f"can't be read: {_reason(error)}")
+
+    for at, folders, names in os.walk(folder, onerror=refuse):
+        folders[:] = sorted(name for name in folders if not name.startswith((".", "__")))
+        yield from ((Path(at, name), name, len(Path(at).parts)) for name in sorted(names) if not name.startswith("."))
 
 
-def _one(path: Path, name: str, depth: int) -> Iterator[Upload]:
-    time = path.lstat().st_mtime
-    if path.suffix.lower() != ".zip":
-        yield Upload(path, "", name, depth, time)
-        return
-    try:
-        if not path.is_file() or path.is_symlink():
-            raise Refused("is no regular file")
-        with zipfile.ZipFile(path) as archive:
-            members = [item for item in archive.infolist()[:MAX_FILES] if not item.is_dir()]
-    except BROKEN_ZIP as error:
-        raise Refused(f"is no zip that can be opened: {error}") from None
-    inside = [(item, PurePosixPath(item.filename)) for item in members]
-    inside = [
-        (item, at) for item, at in inside if at.suffix in SUFFIXES[:2] and not any(p.startswith((".", "__")) and p != ".." for p in at.parts)
-    ]
-    top = min((len(at.parts) for _, at in inside), default=0)  # most zips hold one folder that holds everything
-    for item, at in inside:
-        when = datetime(*(max(part, least) for part, least in zip(item.date_time, (1980, 1, 1, 0, 0, 0), strict=True)))  # type: ignore[arg-type]
-        yield Upload(path, item.filename, at.name, depth + len(at.parts) - top, when.timestamp())
+def _inside(path: Path, depth: int) -> Iterator[Upload]:
+    if not stat.S_ISREG(path.lstat().st_mode):
+        raise Refused("is no regular file")
+    with zipfile.ZipFile(path) as archive:
+        members = [(item, PurePosixPath(item.filename)) for item in archive.infolist()[:MAX_FILES]]
+    members = [(item, at) for item, at in members if at.suffix in CODE and not re.search(r"(^|/)(__|\.\w)", item.filename)]
+    top = min((len(at.parts) for _, at in members), default=0)  # most zips hold one folder that holds everything
+    for item, at in members:
+        year, month, *rest = item.date_time
+        time = calendar.timegm((year, min(max(month, 1), 12), *rest))
+        yield Upload(path, item.filename, at.name, depth + len(at.parts) - top, time)
 
 
 def _distinct(found: list[Found]) -> Iterator[Found]:
@@ -275,26 +261,17 @@ def _distinct(found: list[Found]) -> Iterator[Found]:
 
 def folder_names(students: Iterable[str]) -> dict[str, str]:
     """A folder's name for each student that is safe on every system and no one else's; a plain name stays as it is."""
-    import hashlib
-    from collections import Counter
-
-    students = list(students)
-    plain = {student: re.sub(r"[^\w .,()@+-]+", "_", student).strip(" .")[:60].strip(" .") for student in students}
-    lowered = Counter(name.casefold() for name in plain.values())
-    windows = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
+    plain = {student: re.sub(r"[^\w .,()@+-]+", "_", student).strip(" .-")[:60].strip(" .") for student in students}
+    shared = Counter(name.casefold() for name in plain.values())
 
     def safe(student: str) -> str:
         name = plain[student]
-        ours = name.endswith((".csv", ".html", ".jsonl"))
-        if (
-            name == student
-            and lowered[name.casefold()] == 1
-            and not ours
-            and not windows.fullmatch(name)
-            and not name.startswith("-")
-        ):
+        if name == student and name and shared[name.casefold()] == 1 and not TAKEN.fullmatch(name):
             return name
-        digest = hashlib.sha256(os.fsencode(student) if student.isprintable() else repr(student).encode()).hexdigest()[:8]
-        return f"{name.lstrip('-') or 'student'}-{digest}"
+        return f"{name or 'student'}-{hashlib.sha256(repr(student).encode()).hexdigest()[:8]}"
 
-    return {student: safe(student) for student in students}
+    return {student: safe(student) for student in plain}
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()

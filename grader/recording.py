@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import hashlib
+import inspect
 import re
 import sys
 import warnings
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .remote import RemoteObject
 from .trouble import Trouble
 
 PROJECTIONS = 3  # numbers that stand for an array: its products with fixed random directions
@@ -287,7 +289,7 @@ class Recorder:
         if _is_module(answer):
             forward = answer.forward
             answer.forward = lambda *args, **kwargs: self._method(name, kept, answer, "forward", forward, args, kwargs)
-        elif seen.parts and seen.parts[0].form == ("other",):
+        elif inspect.isclass(target) or isinstance(answer, RemoteObject):
             return RecordedInstance(answer, lambda *rest: self._method(name, kept, *rest))
         return answer
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import os
 import signal
@@ -72,15 +71,15 @@ class _Session:
     """One warm pytest session in a thread of its own, fed one submission at a time."""
 
     def __init__(self, order: Order) -> None:
-        self.inbox: SimpleQueue[Submission] = SimpleQueue()
+        self.inbox: SimpleQueue[Submission | None] = SimpleQueue()
         self.outbox: SimpleQueue[Report | str] = SimpleQueue()
-        self.order, self.began = order, False
+        self.order, self.began, self.ended = order, False, False
         threading.Thread(target=self._run, daemon=True).start()
 
     def _feed(self) -> Iterator[Submission]:
-        while True:
-            self.began = True  # every check was collected, or nobody would ask
-            yield self.inbox.get()
+        self.began = True  # every check was collected, or nobody would ask
+        while (submission := self.inbox.get()) is not None:
+            yield submission
 
     def _run(self) -> None:
         try:
@@ -98,22 +97,25 @@ class _Session:
         result = self.outbox.get()
         if isinstance(result, Report):
             return result
-        _session.cache_clear()  # the next submission gets a new one
+        self.ended = True
         raise (GraderFailed if self.began else CannotBegin)(result)
 
 
-@functools.lru_cache(maxsize=1)
-def _session(order: Order) -> _Session:
-    return _Session(order)
-
-
 _one_at_a_time = threading.Lock()  # a worker of Dask's has several threads
+_sessions: list[_Session] = []  # the current one, if there is any
 
 
 def grade_one(submission: Submission, order: Order) -> dict[str, Any]:
     """The report of one submission as plain data: what a worker does. Raises GraderFailed."""
     with _one_at_a_time:
-        return as_data(_session(order).grade(submission))
+        last = _sessions[-1] if _sessions else None
+        if last is not None and last.order.grader != order.grader:
+            raise CannotBegin("a worker began with another version of the grader: start the workers again")
+        if last is None or last.ended or last.order != order:
+            if last is not None:
+                last.inbox.put(None)
+            _sessions[:] = [_Session(order)]
+        return as_data(_sessions[-1].grade(submission))
 
 
 Pool = Callable[[], AbstractContextManager[Executor]]

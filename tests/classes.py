@@ -1,4 +1,4 @@
-"""Whole classes for tests and benchmarks: right, wrong, mixed, unfinished and hostile submissions, no two alike in their bytes."""
+"""Whole classes for tests and benchmarks: right, wrong, mixed, unfinished and hostile submissions, no two alike."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ SLIPS: dict[str, list[tuple[str, str]]] = {
     G: [("x.repeat_interleave(num_heads // num_kv_heads, dim=1)", "x.repeat(1, num_heads // num_kv_heads, 1, 1)")],
     H: [],
 }
-HOSTILE = ["exits/system_exit", "exits/base_exception", "frames/garbage", "escapes/html", "liars/repr", "bombs/recursion", "survivors/spawn"]
+HOSTILE = ["exits/system_exit", "exits/base_exception", "frames/garbage", "escapes/html", "liars/repr"]
+HOSTILE += ["bombs/recursion", "survivors/spawn"]
 
 
 def submissions(count: int, seed: int = 1) -> Iterator[tuple[str, dict[str, str]]]:

@@ -1,4 +1,4 @@
-"""The pages in a real Chromium: sorted, filtered, walked by keyboard, printed; nothing of a submission runs, nothing is loaded."""
+"""The pages in a real Chromium: sorted, filtered, walked by keyboard, printed; nothing runs, nothing is loaded."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from grader.formats.classpage import Class, classpage
 from grader.formats.csv import csv, gradebooks
 from grader.formats.html import html, page
 from grader.formats.json import as_data
-from grader.report import Check, Exercise, Mistake, Report
+from grader.report import Check, Mistake, Report, by_exercise, together
 from grader.similar import Similar
 from grader.trouble import Frame, Trouble
 
@@ -30,14 +30,15 @@ UNSCALED = Mistake("scale_missing", "The scores are not scaled.", "By what do th
 
 def report(name: str, number: int) -> Report:
     crash = Trouble("raised", "ValueError", EVIL, (Frame("lesson.py", 7, EVIL, EVIL),), EVIL)
-    both = Mistake("scale_missing+mask_polarity_inverted", f"{UNSCALED.text} And: {INVERTED.text}", f"{UNSCALED.hint} And: {INVERTED.hint}")
+    both = together((UNSCALED, INVERTED))
+    mistake = (INVERTED, both)[number % 2]
     checks = [
         Check("a/1", "lesson.first", "rows sum to 1", Fraction(number), "passed"),
-        Check("a/2", "lesson.first", "a mask hides keys", Fraction(10 - number), "failed", f"got {EVIL}", (INVERTED, both)[number % 2]),
+        Check("a/2", "lesson.first", "a mask hides keys", Fraction(10 - number), "failed", f"got {EVIL}", mistake),
         Check("b/1", "lesson.second", "it ends", Fraction(4), "crashed" if number == 2 else "todo", EVIL, trouble=crash),
     ]
-    exercises = tuple(Exercise(name, ("A question?",), tuple(c for c in checks if c.exercise == name)) for name in ("lesson.first", "lesson.second"))
-    return Report(name, exercises, "strong", 1, (f"handed in late {EVIL}",) if number == 3 else ())
+    hints = ((exercise, ("A question?",)) for exercise in ("lesson.first", "lesson.second"))
+    return Report(name, by_exercise(checks, hints), "strong", 1, (f"handed in late {EVIL}",) if number == 3 else ())
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +171,8 @@ CONTRAST = """() => {
     for (const colour of colours) { canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1); }
     return [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3);
   };
-  const light = (parts) => parts.map((part) => part / 255).map((part) => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4)
+  const linear = (part) => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
+  const light = (parts) => parts.map((part) => linear(part / 255))
     .reduce((sum, part, i) => sum + part * [0.2126, 0.7152, 0.0722][i], 0);
   const found = [];
   for (const element of document.querySelectorAll("body *")) {

@@ -490,7 +490,8 @@ def _first(properties: tuple[Callable[[Case], Found], ...], fault: str, cases: l
         for case in cases:
             case.only.clear()
             case.only.update(texts)
-            here = [(key, text) for where, key, text in _tried(found, case) if where == fault and (case is cases[0] or key in texts)]
+            here = [(key, text) for where, key, text in _tried(found, case) if where == fault]
+            here = [(key, text) for key, text in here if case is cases[0] or key in texts]
             texts = {key: texts.get(key, text) for key, text in reversed(here)}  # of several under a key, the first
             if not texts:
                 break

@@ -1,0 +1,219 @@
+"""How fast a class is graded, and what it leaves behind: `python tests/benchmarks/class_throughput.py --help`.
+
+Speed is measured by size of class and number of workers, beside the floor: the same checks on the same submissions in one
+process, with no wall around them. `--soak` grades a large class and watches memory, processes, descriptors and temporary
+files; `--kills` kills it at random moments and compares what comes out in the end; `--against` compares every score with
+that of a session that grades one submission after another.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+
+from classes import submissions, write  # noqa: E402
+
+FLOOR = """
+import sys, time
+from contextlib import contextmanager
+from pathlib import Path
+from grader.checks import Checks
+from grader.course import find_course
+from grader.diagnose import load_catalogue
+from grader.grade import run_checks
+from grader.student import InProcess
+from grader.submission import read_submission
+
+course = find_course(Path.cwd())
+everybody = [read_submission(path, course.modules) for path in sorted(Path(sys.argv[1]).iterdir())]
+
+@contextmanager
+def inside(submission):
+    origin = InProcess(submission)
+    yield origin
+    origin.close()
+
+times = [time.perf_counter()]
+checks = Checks(course, course.seed, load_catalogue(course.solutions / "mistakes"))
+def done(submission):
+    checks.report("none")
+    times.append(time.perf_counter())
+run_checks(checks, [everybody[0], *everybody], inside, done, sys.argv[2])
+print(times[-1] - times[1])  # the first one warms up
+"""
+
+
+def command(folder: Path, out: Path, *arguments: str) -> list[str]:
+    return [sys.executable, "-m", "grader", "class", str(folder), "--out", str(out), *arguments]
+
+
+def family(pid: int) -> Iterator[int]:
+    yield pid
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in path.read_text().split():
+            yield from family(int(child))
+
+
+def memory(pid: int) -> float:
+    """MiB of a process and all its descendants; what they share is counted once."""
+    total = 0
+    for member in family(pid):
+        try:
+            total += int(Path(f"/proc/{member}/smaps_rollup").read_text().split("\nPss:")[1].split()[0])
+        except (OSError, IndexError):
+            continue
+    return total / 1024
+
+
+def descriptors(pid: int) -> int:
+    return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
+
+
+def timed(folder: Path, workers: int, select: str) -> tuple[float, float, float]:
+    """Submissions a second after the first came, seconds until then, and the peak of memory in MiB."""
+    with tempfile.TemporaryDirectory() as out:
+        start, first, peak, begun = time.perf_counter(), 0.0, 0.0, 0
+        process = subprocess.Popen(
+            command(folder, Path(out), "--workers", str(workers), "-k", select),
+            cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        journal, last, count = Path(out) / "results.jsonl", 0.0, 0
+        while process.poll() is None:
+            time.sleep(0.2)
+            lines = journal.read_bytes().count(b"\n") if journal.exists() else 0
+            if lines > count:
+                count, last = lines, time.perf_counter()
+                first = first or last
+                begun = count if first == last else begun
+            peak = max(peak, memory(process.pid))
+        assert process.returncode == 0
+        return (count - begun) / max(last - first, 1e-9), first - start, peak
+
+
+def floor(folder: Path, select: str) -> float:
+    """Submissions a second of the checks alone, one process."""
+    run = subprocess.run([sys.executable, "-c", FLOOR, str(folder), select], cwd=ROOT, capture_output=True, text=True, check=True)
+    return len(list(folder.iterdir())) / float(run.stdout.split()[-1])
+
+
+def speed(sizes: list[int], workers: list[int], select: str) -> None:
+    print(f"{'class':>6} {'workers':>8} {'a second':>9} {'warm after':>11} {'peak MiB':>9}")
+    for size in sizes:
+        with tempfile.TemporaryDirectory() as folder:
+            tame(Path(folder), size)
+            for number in workers:
+                rate, warm, peak = timed(Path(folder), number, select)
+                print(f"{size:>6} {number:>8} {rate:>9.2f} {warm:>9.1f} s {peak:>9.0f}", flush=True)
+            print(f"{size:>6} {'floor':>8} {floor(Path(folder), select):>9.2f}", flush=True)
+
+
+def tame(folder: Path, count: int) -> None:
+    """A class without the hostile, which the floor can't survive."""
+    kept = [(student, files) for student, files in submissions(count * 2) if int(student[-4:]) % 12][:count]
+    for student, files in kept:
+        for name, text in files.items():
+            (folder / student).mkdir(exist_ok=True)
+            (folder / student / name).write_text(text)
+
+
+def results(out: Path) -> str:
+    """A digest of everything that was written."""
+    digest = hashlib.sha256()
+    for path in sorted(path for path in out.rglob("*") if path.is_file()):
+        digest.update(str(path.relative_to(out)).encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def soak(count: int, select: str) -> None:
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as out:
+        write(Path(folder), count)
+        temporary = set(Path(tempfile.gettempdir()).iterdir())
+        process = subprocess.Popen(command(Path(folder), Path(out), "-k", select), cwd=ROOT, stdout=subprocess.DEVNULL)
+        journal, due, seen = Path(out) / "results.jsonl", count // 10, set[int]()
+        while process.poll() is None:
+            time.sleep(0.2)
+            seen |= set(family(process.pid))
+            lines = journal.read_bytes().count(b"\n") if journal.exists() else 0
+            if lines >= due:
+                due += count // 10
+                print(f"{lines:>6} graded, {memory(process.pid):>6.0f} MiB, {descriptors(process.pid)} descriptors", flush=True)
+        left = [pid for pid in seen if Path(f"/proc/{pid}").exists()]
+        time.sleep(3)
+        left = [pid for pid in left if Path(f"/proc/{pid}").exists()]
+        after = set(Path(tempfile.gettempdir()).iterdir()) - temporary
+        students = {json.loads(line)["student"] for line in journal.read_text().splitlines()}
+        print(
+            f"exit {process.returncode}; {len(students)} of {count} students; processes left {left}; files left {sorted(after)}"
+        )
+
+
+def kills(count: int, times: int, select: str) -> None:
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as whole, tempfile.TemporaryDirectory() as out:
+        write(Path(folder), count)
+        quiet = {"cwd": ROOT, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        subprocess.run(command(Path(folder), Path(whole), "-k", select), check=True, **quiet)  # type: ignore[call-overload]
+        draw, journal, lines = random.Random(1), Path(out) / "results.jsonl", 0
+        journal.touch()
+        for number in range(times):
+            process = subprocess.Popen(command(Path(folder), Path(out), "-k", select), **quiet)  # type: ignore[call-overload]
+            if number % 4:  # after some more are graded; else at some moment of the start
+                goal = lines + draw.randrange(1, max(2, 2 * count // times))
+                while process.poll() is None and journal.read_bytes().count(b"\n") < goal:
+                    time.sleep(0.01)
+            time.sleep(draw.uniform(0, 0.3) if number % 4 else draw.uniform(0, 8))
+            process.kill()
+            process.wait()
+            lines = journal.read_bytes().count(b"\n")
+            print(f"kill {number + 1}: {lines} of {count} graded", flush=True)
+        subprocess.run(command(Path(folder), Path(out), "-k", select), check=True, **quiet)  # type: ignore[call-overload]
+        print("the same bytes as undisturbed" if results(Path(whole)) == results(Path(out)) else "DIFFERENT from undisturbed")
+
+
+def against(count: int, select: str) -> None:
+    from grading import grade_each
+
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as out:
+        write(Path(folder), count)
+        start = time.perf_counter()
+        subprocess.run(command(Path(folder), Path(out), "-k", select), cwd=ROOT, check=True)
+        seconds = time.perf_counter() - start
+        lines = map(json.loads, (Path(out) / "results.jsonl").read_text().splitlines())
+        found = {line["student"]: {key: line[key] for key in line if key not in ("student", "fingerprint")} for line in lines}
+    alone = grade_each(dict(submissions(count)), select=select)
+    different = [student for student in alone if alone[student] != found.get(student)]
+    print(f"{count} submissions in {seconds:.0f} s; reports that differ from those of one session: {different or 'none'}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", default="10,40", help="sizes of class, with commas")
+    parser.add_argument("--workers", default="1,2")
+    parser.add_argument("-k", dest="select", default="", help="only these exercises")
+    parser.add_argument("--soak", type=int, default=0, metavar="COUNT")
+    parser.add_argument("--kills", type=int, default=0, metavar="TIMES", help="kill a class of the first size so often")
+    parser.add_argument("--against", type=int, default=0, metavar="COUNT")
+    given = parser.parse_args()
+    sizes, workers = ([int(part) for part in text.split(",")] for text in (given.sizes, given.workers))
+    if given.soak:
+        soak(given.soak, given.select)
+    elif given.kills:
+        kills(sizes[0], given.kills, given.select)
+    elif given.against:
+        against(given.against, given.select)
+    else:
+        speed(sizes, workers, given.select)
+
+
+if __name__ == "__main__":
+    main()
