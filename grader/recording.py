@@ -100,7 +100,7 @@ def replay(call: Call, target: Callable[..., Any]) -> Seen:
             try:
                 target = getattr(_instance(call, target), call.method)
             except Exception as error:
-                return Seen(type(error).__name__)
+                return Seen(_kind_of(error))
         return observe(target, args, kwargs)[1]
 
 
@@ -115,10 +115,15 @@ def observe(
         trouble = getattr(error, "trouble", None)
         if isinstance(trouble, Trouble) and trouble.kind != "raised":
             return None, Seen(trouble.kind), error
-        return None, Seen(type(error).__name__, tuple(re.findall(r"\d+", str(error)))), error
+        return None, Seen(_kind_of(error), tuple(re.findall(r"\d+", str(error)))), error
     pairs = zip(leaves(before), leaves((args, dict(kwargs))), strict=False)
     changed = tuple(not _part(old).matches(_part(new)) for old, new in pairs if _kind(old))
     return answer, Seen("", (), (*_parts(answer), *_gradients(answer, leaves((args, dict(kwargs))))), changed), None
+
+
+def _kind_of(error: Exception) -> str:
+    """The built-in class of an error, which is all that crosses the wall."""
+    return next(kind.__name__ for kind in type(error).__mro__ if kind.__module__ == "builtins")
 
 
 def duplicate(value: Any, memo: dict[int, Any] | None = None) -> Any:
