@@ -13,9 +13,11 @@ from types import ModuleType
 from typing import Any
 
 from .mistakes import Variant, grafted, pairs, singles
-from .recording import Call, Seen, leaves, replay
+from .recording import Call, replay
 from .report import Mistake, together
+from .seen import Seen, leaves
 
+MOST_KEPT = 300_000  # answers, so that a long class stays small
 FEW = 300  # so many pairs are all tried
 
 
@@ -49,6 +51,8 @@ class Catalogue:
     def seen(self, exercise: str, name: str, target: Callable[..., Any], call: Call) -> Seen:
         """What `target` gives on `call`."""
         key = (exercise, name, call.digest)
+        if len(self._seen) > MOST_KEPT:
+            self._seen.clear()
         if key not in self._seen:
             self._seen[key] = replay(call, target)
         return self._seen[key]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import calendar
+import functools
 import hashlib
 import os
 import re
@@ -152,6 +153,7 @@ def _module_in(stem: str, course: Course) -> str:
     return next((module for module in course.modules if module in stem), "")
 
 
+@functools.lru_cache(maxsize=1)
 def _gradescope(folder: Path) -> dict[str, Any]:
     """What Gradescope's export says of each submission; nothing where there is no such file."""
     import yaml

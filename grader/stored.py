@@ -10,8 +10,9 @@ from typing import Any
 
 from .diagnose import Catalogue
 from .mistakes import Variant
-from .recording import Call, Part, Seen
+from .recording import Call
 from .report import Mistake
+from .seen import Part, Seen
 
 FILE = "mistakes.json"  # beside the pyproject.toml of a student's workspace
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import platform
 import signal
 import threading
 from collections import deque
@@ -85,7 +86,7 @@ class _Session:
         try:
             course, order = find_course(Path(self.order.root)), self.order
             if grader_digest(course) != order.grader:
-                raise CannotBegin(f"{os.uname().nodename} has another version of the grader or the course")
+                raise CannotBegin(f"{platform.node()} has another version of the grader or the course")
             settings: dict[str, Any] = {"seed": order.seed, "select": order.select, "isolation": order.isolation}
             grade_all(self._feed(), course, lambda _, report: self.outbox.put(report), **settings)
             self.outbox.put("its session ended")

@@ -21,7 +21,8 @@ import variants
 
 from grader.diagnose import load_catalogue
 from grader.mistakes import Variant, pairs, singles
-from grader.recording import Call, Recorder, Seen, replay
+from grader.recording import Call, Recorder, replay
+from grader.seen import Seen
 
 ROOT = Path(__file__).resolve().parent.parent
 CATALOGUE = load_catalogue(ROOT / "solutions" / "mistakes")
