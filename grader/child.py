@@ -126,13 +126,7 @@ class Child:
         modes = [bool(twin.training) for twin in request.twins]
         if isinstance(function, type) and isinstance(value, function):
             return {"value": None, "object": self._adopt(value), "changed": changed, "modes": modes}
-        return {
-            "value": value,
-            "object": None,
-            "changed": changed,
-            "modes": modes,
-            "wrt": wrt if message["grad"] else [],
-        }
+        return {"value": value, "object": None, "changed": changed, "modes": modes, "wrt": wrt if message["grad"] else []}
 
     def do_getattr(self, request: wire.Unpacked) -> dict[str, Any]:
         value = getattr(self.objects[request.message["object"]], request.message["name"])
@@ -179,13 +173,7 @@ class Child:
         """An exception as data: its first built-in class, its message, and the student's own lines."""
         kind = next(cls for cls in type(error).__mro__ if cls.__module__ == "builtins")
         text, own = _message(error), type(error).__name__
-        out: dict[str, Any] = {
-            "kind": "raised",
-            "type": kind.__name__,
-            "text": text,
-            "own": own,
-            "frames": self._frames(error),
-        }
+        out: dict[str, Any] = {"kind": "raised", "type": kind.__name__, "text": text, "own": own, "frames": self._frames(error)}
         if not issubclass(kind, Exception):
             out |= {"kind": "exited"}
         elif isinstance(error, rules.Forbidden):

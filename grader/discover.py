@@ -80,13 +80,18 @@ class Found:
     unreadable: str = ""
 
     def submission(self, modules: Iterable[str]) -> Submission:
-        """The submission as it is on disk now. Never raises: what can't be read is refused, and told by the report."""
+        """The submission as it is on disk now. What can't be read is refused, and told by the report.
+
+        Raises SubmissionError when a file is gone that was there: nobody's score may hang on a disk that was unplugged.
+        """
         sources: dict[str, bytes] = {}
         refused = dict.fromkeys(modules, self.unreadable) if self.unreadable else {}
         for module, upload in self.chosen.items():
             try:
                 sources[module] = upload.read()
             except Refused as error:
+                if not os.path.lexists(upload.path):
+                    raise SubmissionError(f"{upload.path} is gone since the class was read") from None
                 refused[module] = f"{printable(upload.name, MAX_NAME)} {error}"
         return Submission(self.student, sources, refused)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -92,6 +93,9 @@ def _run(course: Course, select: str, plugins: list[object]) -> None:
         *(("-k", select) if select else ()),
         *map(str, course.checks),
     ]
+    os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = "1"  # small arrays: threads cost more than they give
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
     os.environ.pop("PYTEST_ADDOPTS", None)
     os.environ.pop("PYTEST_PLUGINS", None)
     pytest.main(arguments, plugins=plugins)

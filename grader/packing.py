@@ -156,9 +156,7 @@ class _Writer:
 
     def _check(self, more: int) -> None:
         if not self.strided and self.total + more > self.limit:
-            raise WireError(
-                f"it has {(self.total + more) / 2**20:,.0f} MiB, and {self.limit / 2**20:,.0f} are the limit"
-            )
+            raise WireError(f"it has {(self.total + more) / 2**20:,.0f} MiB, and {self.limit / 2**20:,.0f} are the limit")
 
     def _write(self, data: Any) -> int:
         self.chunks.append(data.tobytes())

@@ -97,9 +97,7 @@ class Confined:
         """The student's module: its attributes are their functions and classes."""
         return RemoteModule(self, name, exercise)
 
-    def call(
-        self, module: str, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], exercise: str, **to: Any
-    ) -> Answer:
+    def call(self, module: str, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], exercise: str, **to: Any) -> Answer:
         """Call a function of `module`, or a method of a thing (see `ask`). Raises what the student's code raised."""
         torch, thing = sys.modules.get("torch"), to.get("thing")
         grad = torch is not None and torch.is_grad_enabled()
@@ -108,15 +106,7 @@ class Confined:
         if not needed.keys() <= self.twins and not thing:  # they are made before the fork
             self.runner.twins |= needed
             self._end()
-        message = {
-            "op": "call",
-            "name": name,
-            "args": args,
-            "kwargs": dict(kwargs),
-            "grad": grad,
-            "forbid": forbid,
-            **to,
-        }
+        message = {"op": "call", "name": name, "args": args, "kwargs": dict(kwargs), "grad": grad, "forbid": forbid, **to}
         label = f"{module}.{name}" if thing else name
         sent, reply = self.ask(message, label, exercise, module, thing)
         wanted, given = (
@@ -149,11 +139,11 @@ class Confined:
         request = {**message, "module": module, "object": None if thing is None else thing[1]}
         result = self._exchange(request, label, min(left, self.limits.call_seconds))
         self.spent[exercise] = self.spent.get(exercise, 0.0) + time.monotonic() - start
-        if isinstance(result, tuple):
-            return result
-        if result.kind == "timeout" and left < self.limits.call_seconds:
-            result = dataclasses.replace(result, message=self._used_up(exercise).message)
-        raise_as(result)
+        if isinstance(result, Trouble):
+            if result.kind == "timeout" and left < self.limits.call_seconds:
+                result = dataclasses.replace(result, message=self._used_up(exercise).message)
+            raise_as(result)
+        return result
 
     @contextlib.contextmanager
     def checking(self, label: str) -> Iterator[None]:
@@ -167,9 +157,7 @@ class Confined:
         self._end()
         raise_as(trouble)
 
-    def _exchange(
-        self, message: Mapping[str, Any], label: str, seconds: float
-    ) -> tuple[Packed, wire.Unpacked] | Trouble:
+    def _exchange(self, message: Mapping[str, Any], label: str, seconds: float) -> tuple[Packed, wire.Unpacked] | Trouble:
         """One question and its answer; or why there is none, and then the process has ended."""
         process, ticket = self._process(), secrets.token_hex(8)
         try:
@@ -206,9 +194,7 @@ class Confined:
             torch = any(b"torch" in source for source in self.modules.values())
             printed, flood = self.limits.printed_kb << 10, self.limits.reply_mb << 20
             self.twins = set(self.runner.twins)
-            self.link = link.Link(
-                self.runner.source, torch=torch, twins=self.runner.twins, printed=printed, flood=flood
-            )
+            self.link = link.Link(self.runner.source, torch=torch, twins=self.runner.twins, printed=printed, flood=flood)
             self.generation += 1
             self.imported.clear()
             try:
@@ -256,7 +242,8 @@ class Confined:
         if -status == getattr(signal, "SIGXCPU", 0):
             return Trouble("timeout", "TimeLimit", f"{label} used up {self.limits.cpu_seconds} s of processor time")
         name = signal.Signals(-status).name
-        return Trouble("killed", "Stopped", f"{label} crashed the interpreter ({_SIGNALS.get(name, name)}{_place(line, ', ', '')})")
+        how = f"{_SIGNALS.get(name, name)}{_place(line, ', ', '')}"
+        return Trouble("killed", "Stopped", f"{label} crashed the interpreter ({how})")
 
     def _used_up(self, exercise: str) -> Trouble:
         name, seconds = exercise.rpartition(".")[2] or "the submission", self.limits.exercise_seconds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 
 from .course import Rule
@@ -26,6 +27,7 @@ def rule_broken(source: bytes, function: str, rule: Rule) -> str | None:
     return None
 
 
+@functools.lru_cache(maxsize=64)  # every check of an exercise asks
 def names_reached(source: bytes, function: str) -> frozenset[str] | None:
     """Every name, attribute and string that `function` uses, itself or through other definitions of its module.
 

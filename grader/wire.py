@@ -98,13 +98,12 @@ class _Reader:
         start = 0
         for entry, length in zip(self.table, lengths, strict=True):
             self.buffers.append(bytearray(self.body[start : start + length]))
-            self.arrays.append(self._array(self.buffers[-1], *entry))
+            self.arrays.append(self._array(self.buffers[-1], entry))
             start += length
 
-    def _length(
-        self, library: Any, dtype: Any, shape: Any, strides: Any, offset: Any, length: Any, device: Any, flag: Any
-    ) -> int:
+    def _length(self, *entry: Any) -> int:
         """The bytes of one array, if its description is honest."""
+        library, dtype, shape, strides, offset, length, device, flag = entry
         kinds = list(map(type, (dtype, shape, offset, length, device, flag)))
         if kinds != [str, list, int, int, str, bool] or dtype not in SIZES or library not in ("n", "t") or length < 0:
             raise WireError("an array's description is malformed")
@@ -118,18 +117,8 @@ class _Reader:
             raise WireError(f"an array has more than {MAX_ELEMENTS:,} numbers")
         return int(length)
 
-    def _array(
-        self,
-        buffer: bytearray,
-        library: str,
-        dtype: str,
-        shape: Any,
-        strides: Any,
-        offset: int,
-        _: int,
-        device: str,
-        flag: bool,
-    ) -> Any:
+    def _array(self, buffer: bytearray, entry: Any) -> Any:
+        library, dtype, shape, strides, offset, _, device, flag = entry
         if dtype == "bool" and not self.strided and buffer.translate(None, b"\0\1"):
             raise WireError("a boolean is neither true nor false")
         if library == "n":

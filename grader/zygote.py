@@ -115,7 +115,7 @@ class Zygote:
             if int(name) > TRACE and int(name) != self.policy.descriptor:
                 with contextlib.suppress(OSError):
                     os.close(int(name))
-        sys.stdout, sys.stderr = (open(n, "w", buffering=1, errors="replace", closefd=False) for n in (1, 2))
+        sys.stdout, sys.stderr = (os.fdopen(n, "w", 1, errors="replace", closefd=False) for n in (1, 2))
         child.preload(["torch"] if torch else [])
         child.watch(TRACE)
 

@@ -26,7 +26,7 @@ SLIPS: dict[str, list[tuple[str, str]]] = {
     G: [("x.repeat_interleave(num_heads // num_kv_heads, dim=1)", "x.repeat(1, num_heads // num_kv_heads, 1, 1)")],
     H: [],
 }
-HOSTILE = ["exits/system_exit", "exits/base_exception", "frames/garbage", "escapes/html", "liars/repr"]
+HOSTILE = ["exits/system_exit", "exits/base_exception", "frames/truncated", "escapes/html", "liars/repr"]
 HOSTILE += ["bombs/recursion", "survivors/spawn"]
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import copy
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,10 +20,11 @@ from grader.runner import Confined, Runner
 from grader.trouble import Opaque, Stopped
 
 SOURCE = b"""
-import collections, os, typing
+import collections, os, threading, typing
 import numpy as np
 import torch
 import torch.nn as nn
+
 import torch.nn.functional as F
 
 def product(q, k): return q @ k, (q * 2).detach(), q.sum()
@@ -78,6 +82,8 @@ def sdpa_module(q): return nn.MultiheadAttention(8, 2, batch_first=True)(q[0], q
 def sdpa_layer(q): return nn.TransformerEncoderLayer(8, 1, batch_first=True).eval()(q[0])
 def sdpa_script(q): return torch.jit.script(_script)(q)
 def _script(q): return torch.nn.functional.scaled_dot_product_attention(q, q, q)
+def sdpa_thread(q):
+    thread = threading.Thread(target=F.scaled_dot_product_attention, args=(q, q, q)); thread.start(); thread.join(); return q
 def sdpa_caught(q):
     try: return F.scaled_dot_product_attention(q, q, q)
     except RuntimeError: return q
@@ -86,7 +92,7 @@ def honest(q):
     return torch.einsum("bhnd->bhnd", torch.vmap(f)(q))
 """
 FUSED = ("scaled_dot_product_attention", "MultiheadAttention", "multi_head_attention_forward")
-DOORS = ["plain", "getattr", "ops", "kernel", "math", "module", "layer", "script", "caught"]
+DOORS = ["plain", "getattr", "ops", "kernel", "math", "module", "layer", "script", "thread", "caught"]
 
 
 @pytest.fixture(scope="module")
@@ -299,6 +305,8 @@ LIES = {
     "changes that are none": "def f(x): send(changed=7)",
     "a change of what was never sent": "def f(x): send(changed=[[5, None]])",
     "an object that is none": "def f(x): send(object=[1])",
+    "an object with parameters that have no values": "TABLE = {'table': [['t', 'float32', [1], None, 0, 0, 'meta', False]]}\n"
+    'def f(x): send(object={"d": {"id": 0, "state": {"d": {"W": {"a": 0}}}, "buffers": {"d": {}}, "training": True}})',
     "an object with parameters that are none": 'def f(x): send(object={"d": {"id": 0, "state": {"d": {"W": 3}}, "buffers": {"d": {}}}})',
     "a parameter in the way": "TABLE = {'table': [['t', 'float32', [1], None, 0, 4, 'cpu', True]], 'body': bytes(4)}\n"
     'def f(x): send(object={"d": {"id": 0, "state": {"d": {"forward": {"a": 0}}}, "buffers": {"d": {}}, "training": True}})',
@@ -337,3 +345,15 @@ def test_numpy_alone_imports_no_torch() -> None:
             assert confined.module("work").f() is True  # the word is in the source: it is there before the wall is
         with runner.open({"work": b"import sys\ndef f(): return 'tor' + 'ch' in sys.modules"}) as confined:
             assert confined.module("work").f() is False
+
+
+def test_a_torch_module_may_be_the_first_that_the_grader_sees_of_torch() -> None:
+    code = """
+import sys
+from grader.course import Limits
+from grader.runner import Runner
+with Runner(Limits()) as runner, runner.open({"work": b"from torch import nn\\ndef f(): pass\\nclass A(nn.Linear): pass"}) as confined:
+    assert "torch" not in sys.modules
+    assert dict(confined.module("work").A(2, 3).named_parameters())["weight"].shape == (3, 2)
+"""
+    subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).resolve().parent.parent, check=True, timeout=100)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from grader import lockdown, sources
+from grader import link, lockdown, sources
 from grader.course import Limits
 from grader.runner import IsolationUnavailable, Runner, RunnerFailed
 from grader.trouble import Opaque, Stopped, Trouble
@@ -94,9 +94,7 @@ def test_print_and_prints_end(runner: Runner) -> None:
 
 
 def test_frames_are_the_students_own(runner: Runner) -> None:
-    found = trouble(
-        runner, "import numpy as np\ndef g(x):\n    return np.linalg.inv(x)\ndef f(): return g(np.zeros((2, 2)))"
-    )
+    found = trouble(runner, "import numpy as np\ndef g(x):\n    return np.linalg.inv(x)\ndef f(): return g(np.zeros((2, 2)))")
     assert [frame.line for frame in found.frames] == [4, 3]
     assert (found.type, found.message) == ("ValueError", "LinAlgError: Singular matrix")
 
@@ -160,6 +158,28 @@ def test_memory_is_bounded(code: str) -> None:
     assert (found.kind, found.message) == ("memory", "f needed more than the 512 MiB of memory")
 
 
+def test_all_answers_together_are_bounded() -> None:
+    source = b"import numpy as np\ndef f(): return np.zeros(10**5, bool)"
+    with start(KINDS[0], limits=Limits(reply_mb=16)) as runner, runner.open({"work": source}) as confined:
+        for _ in range(10):
+            assert confined.module("work").f().size == 10**5
+        with pytest.raises(Stopped, match="the answers of all calls are more than 16 MiB"):
+            confined.module("work").f()
+
+
+@pytest.mark.skipif(not LINUX, reason="there is a zygote on Linux only")
+def test_a_process_that_is_ready_before_we_look_is_no_liar(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin = link.Link.exchange
+    monkeypatch.setattr(link.Link, "exchange", lambda *args: (time.sleep(0.2 if args[1] == b"" else 0), begin(*args))[1])
+    with start(KINDS[0]) as runner:
+        assert run(runner, "def f(): return 1") == 1
+
+
+def test_no_process_leaves_a_note_for_the_next(strong: Runner) -> None:
+    note = "import fcntl, os\ndef f():\n    was = fcntl.fcntl(0, 3)\n    fcntl.fcntl(0, 4, was | os.O_NONBLOCK)\n    return was"
+    assert run(strong, note) == run(strong, note)
+
+
 def test_a_crash_costs_only_its_own_call(runner: Runner) -> None:
     source = b"import os\nstate = []\ndef bad(): os._exit(1)\ndef good():\n    state.append(1)\n    return len(state)"
     with runner.open({"work": source}) as confined:
@@ -215,9 +235,7 @@ IMPORTS = {
 
 
 @pytest.mark.parametrize(("source", "name", "words"), IMPORTS.values(), ids=IMPORTS.keys())
-def test_a_module_that_can_not_be_imported_says_why_each_time(
-    runner: Runner, source: bytes, name: str, words: str
-) -> None:
+def test_a_module_that_can_not_be_imported_says_why_each_time(runner: Runner, source: bytes, name: str, words: str) -> None:
     with runner.open({"work": source, "other": b"def f(): return 1"}) as confined:
         for _ in range(2):
             with pytest.raises(Exception) as caught:
@@ -257,9 +275,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(
-    ("what", "source"), [(what, source) for what, sources in REFUSED.items() for source in sources]
-)
+@pytest.mark.parametrize(("what", "source"), [(what, source) for what, sources in REFUSED.items() for source in sources])
 def test_what_is_refused_is_said_in_a_sentence(runner: Runner, what: str, source: str) -> None:
     found = trouble(runner, source)
     assert found.type in ("PermissionError", "FileNotFoundError")

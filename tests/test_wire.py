@@ -14,9 +14,7 @@ from grader import wire
 from grader.packing import extent, pack
 from grader.trouble import Opaque
 
-FRAMES = int(
-    os.environ.get("WIRE_FRAMES", "60000")
-)  # a million take half a minute: WIRE_FRAMES=1000000 pytest -k mutated
+FRAMES = int(os.environ.get("WIRE_FRAMES", "60000"))  # a million take half a minute: WIRE_FRAMES=1000000 pytest -k mutated
 
 
 def there(value: Any, *, strided: bool = True) -> Any:
@@ -141,6 +139,11 @@ LIES = {
     "an array twice": frame(ARRAY % ('[{"a":0},{"a":0}]', '["n","uint8",[1],null,0,1,"cpu",true]'), b"\1"),
     "an array that is not there": frame(ARRAY % ('{"a":1}', "")),
     "bytes that nobody owns": frame('{"v":{"d":{}},"a":[]}', b"x"),
+    "a gradient of no bytes": frame(ARRAY % ('{"a":0}', '["t","float64",[9],null,0,0,"meta",true]')),
+    "a giant of no bytes": frame(ARRAY % ('{"a":0}', '["t","float64",[4194305],null,0,0,"meta",false]')),
+    "an array to compute with for minutes": frame(
+        ARRAY % ('{"a":0}', '["n","bool",[4194305],null,0,4194305,"cpu",true]'), bytes(4194305)
+    ),
     "an empty giant": frame(ARRAY % ('{"a":0}', '["t","int8",[0,1099511627776,9],null,0,0,"cpu",false]')),
     "a generator": frame(ARRAY % ('{"rng":["PCG64",{}]}', "")),
     "a value of two kinds": frame(ARRAY % ('{"t":[],"d":{}}', "")),

@@ -9,6 +9,7 @@ that of a session that grades one submission after another.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import json
 import random
@@ -60,9 +61,10 @@ def command(folder: Path, out: Path, *arguments: str) -> list[str]:
 
 def family(pid: int) -> Iterator[int]:
     yield pid
-    for path in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in path.read_text().split():
-            yield from family(int(child))
+    with contextlib.suppress(OSError):  # it has just ended
+        for path in Path(f"/proc/{pid}/task").glob("*/children"):
+            for child in path.read_text().split():
+                yield from family(int(child))
 
 
 def memory(pid: int) -> float:
@@ -127,12 +129,10 @@ def tame(folder: Path, count: int) -> None:
             (folder / student / name).write_text(text)
 
 
-def results(out: Path) -> str:
-    """A digest of everything that was written."""
-    digest = hashlib.sha256()
-    for path in sorted(path for path in out.rglob("*") if path.is_file()):
-        digest.update(str(path.relative_to(out)).encode() + path.read_bytes())
-    return digest.hexdigest()
+def results(out: Path) -> dict[str, str]:
+    """A digest of every file that was written."""
+    files = [path for path in out.rglob("*") if path.is_file()]
+    return {str(path.relative_to(out)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 def soak(count: int, select: str) -> None:
@@ -177,7 +177,9 @@ def kills(count: int, times: int, select: str) -> None:
             lines = journal.read_bytes().count(b"\n")
             print(f"kill {number + 1}: {lines} of {count} graded", flush=True)
         subprocess.run(command(Path(folder), Path(out), "-k", select), check=True, **quiet)  # type: ignore[call-overload]
-        print("the same bytes as undisturbed" if results(Path(whole)) == results(Path(out)) else "DIFFERENT from undisturbed")
+        was, now = results(Path(whole)), results(Path(out))
+        different = sorted(name for name in was.keys() | now.keys() if was.get(name) != now.get(name))
+        print(f"DIFFERENT from undisturbed: {different}" if different else "the same bytes as undisturbed")
 
 
 def against(count: int, select: str) -> None:
