@@ -307,11 +307,13 @@ LIES = {
     "an object that is none": "def f(x): send(object=[1])",
     "an object with parameters that have no values": "TABLE = {'table': [['t', 'float32', [1], None, 0, 0, 'meta', False]]}\n"
     'def f(x): send(object={"d": {"id": 0, "state": {"d": {"W": {"a": 0}}}, "buffers": {"d": {}}, "training": True}})',
-    "an object with parameters that are none": 'def f(x): send(object={"d": {"id": 0, "state": {"d": {"W": 3}}, "buffers": {"d": {}}}})',
+    "an object with parameters that are none": "def f(x): "
+    'send(object={"d": {"id": 0, "state": {"d": {"W": 3}}, "buffers": {"d": {}}}})',
     "a parameter in the way": "TABLE = {'table': [['t', 'float32', [1], None, 0, 4, 'cpu', True]], 'body': bytes(4)}\n"
     'def f(x): send(object={"d": {"id": 0, "state": {"d": {"forward": {"a": 0}}}, "buffers": {"d": {}}, "training": True}})',
     "a late second frame": "def f(x):\n    import threading, time\n"
-    '    threading.Thread(target=lambda: (time.sleep(0.05), os.write(3, frame({"d": {"ticket": "x", "ok": True}})))).start()\n    return 1',
+    '    late = frame({"d": {"ticket": "x", "ok": True}})\n'
+    "    threading.Thread(target=lambda: (time.sleep(0.05), os.write(3, late))).start()\n    return 1",
 }
 
 
@@ -326,9 +328,9 @@ def test_forged_frames_are_malformed(source: str) -> None:
 
 
 def test_a_forged_ticket_is_only_an_answer() -> None:
-    with Runner(Limits(), preload=("numpy",)) as runner:
-        with runner.open({"work": (FORGED + "def f(x): send(value=42)").encode()}) as confined:
-            assert confined.module("work").f(1) == 42
+    source = (FORGED + "def f(x): send(value=42)").encode()
+    with Runner(Limits(), preload=("numpy",)) as runner, runner.open({"work": source}) as confined:
+        assert confined.module("work").f(1) == 42
 
 
 def test_a_forged_error_is_only_text() -> None:
@@ -352,7 +354,8 @@ def test_a_torch_module_may_be_the_first_that_the_grader_sees_of_torch() -> None
 import sys
 from grader.course import Limits
 from grader.runner import Runner
-with Runner(Limits()) as runner, runner.open({"work": b"from torch import nn\\ndef f(): pass\\nclass A(nn.Linear): pass"}) as confined:
+source = b"from torch import nn\\nclass A(nn.Linear): pass"
+with Runner(Limits()) as runner, runner.open({"work": source}) as confined:
     assert "torch" not in sys.modules
     assert dict(confined.module("work").A(2, 3).named_parameters())["weight"].shape == (3, 2)
 """

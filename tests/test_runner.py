@@ -61,7 +61,8 @@ def trouble(runner: Runner, source: str, *args: object) -> Trouble:
 ORDINARY = {
     "a dataclass": "from dataclasses import dataclass\n@dataclass\nclass A:\n    x: int\ndef f(): return A(3).x == 3",
     "a late import": "def f():\n    import numpy.fft, decimal, sqlite3, concurrent.futures, logging, unittest\n    return True",
-    "threads": "import threading\ndef f():\n    o = []\n    t = [threading.Thread(target=o.append, args=(i,)) for i in range(8)]\n"
+    "threads": "import threading\ndef f():\n    o = []\n"
+    "    t = [threading.Thread(target=o.append, args=(i,)) for i in range(8)]\n"
     "    [x.start() for x in t]; [x.join() for x in t]\n    return len(o) == 8",
     "a pool": "from concurrent.futures import ThreadPoolExecutor as P\ndef f():\n"
     "    with P(4) as p: return list(p.map(abs, [-1, 2])) == [1, 2]",

@@ -1,5 +1,6 @@
 """Answers with a list of a million numbers."""
 
+
 def attack(*args, **kwargs):
     return list(range(10**6))
 

@@ -1,5 +1,6 @@
 """Computes a number with a billion digits."""
 
+
 def attack(*args, **kwargs):
     return 10 ** (10**9)
 

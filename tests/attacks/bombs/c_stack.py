@@ -6,10 +6,8 @@ import sys
 def attack(*args, **kwargs):
     sys.setrecursionlimit(10**8)
 
-
     def f(x):
         return f(x)
-
 
     return f(1)
 

@@ -1,5 +1,6 @@
 """Fills the disk."""
 
+
 def attack(*args, **kwargs):
     with open("/tmp/grader-bait/open/bomb", "wb") as file:
         file.write(bytes(1 << 20))

@@ -1,5 +1,6 @@
 """Takes memory without end, in blocks."""
 
+
 def attack(*args, **kwargs):
     hoard = []
     while True:

@@ -1,5 +1,6 @@
 """Raises with a message of a billion letters."""
 
+
 def attack(*args, **kwargs):
     raise ValueError("x" * 10**8)
 

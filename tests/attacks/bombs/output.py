@@ -1,5 +1,6 @@
 """Prints without end."""
 
+
 def attack(*args, **kwargs):
     while True:
         print("x" * 10**6)

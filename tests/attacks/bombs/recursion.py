@@ -1,5 +1,6 @@
 """Calls itself without end."""
 
+
 def attack(*args, **kwargs):
     return attack(*args)
 

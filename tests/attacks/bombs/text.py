@@ -1,5 +1,6 @@
 """Answers with a text of a billion letters."""
 
+
 def attack(*args, **kwargs):
     return "x" * 10**8
 

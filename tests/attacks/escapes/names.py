@@ -1,5 +1,6 @@
 """Puts escapes into the names of its class and function."""
 
+
 def attack(*args, **kwargs):
     raise type("\x1b[31m<b>", (ValueError,), {})("x")
 

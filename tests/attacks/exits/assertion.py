@@ -1,5 +1,6 @@
 """Raises an AssertionError with the words of a pass."""
 
+
 def attack(*args, **kwargs):
     raise AssertionError("passed")
 

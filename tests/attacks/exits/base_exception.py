@@ -1,5 +1,6 @@
 """Raises an exception that `except Exception` does not catch."""
 
+
 def attack(*args, **kwargs):
     class Win(BaseException):
         pass

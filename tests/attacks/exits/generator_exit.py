@@ -1,5 +1,6 @@
 """Raises GeneratorExit."""
 
+
 def attack(*args, **kwargs):
     raise GeneratorExit
 

@@ -1,5 +1,6 @@
 """Raises KeyboardInterrupt, as if a person had stopped the grader."""
 
+
 def attack(*args, **kwargs):
     raise KeyboardInterrupt
 

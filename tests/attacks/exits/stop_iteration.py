@@ -1,5 +1,6 @@
 """Raises StopIteration, which ends loops quietly."""
 
+
 def attack(*args, **kwargs):
     raise StopIteration
 

@@ -1,5 +1,6 @@
 """Raises NotImplementedError: is being unfinished worth something?"""
 
+
 def attack(*args, **kwargs):
     raise NotImplementedError
 

@@ -1,5 +1,6 @@
 """Writes a file."""
 
+
 def attack(*args, **kwargs):
     open("/tmp/grader-bait/open/mine.txt", "w").write("x")
 

@@ -19,7 +19,11 @@ def ticket():
 
 
 def attack(*args, **kwargs):
-    os.write(3, frame({"v": {"d": {"ticket": ticket(), "ok": True, "value": 1, "changed": [], "object": None, "token": None}}, "a": []}) * 2)
+    os.write(
+        3,
+        frame({"v": {"d": {"ticket": ticket(), "ok": True, "value": 1, "changed": [], "object": None, "token": None}}, "a": []})
+        * 2,
+    )
 
 
 softmax = split_heads = attention = merge_heads = MultiHeadAttention = attack

@@ -3,7 +3,6 @@
 import json
 import os
 import struct
-import sys
 
 
 def frame(head, body=b""):

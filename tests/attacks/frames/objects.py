@@ -19,7 +19,16 @@ def ticket():
 
 
 def attack(*args, **kwargs):
-    os.write(3, frame({"v": {"d": {"ticket": ticket(), "ok": True, "value": {"a": 0}}}, "a": [["n", "object", [1], None, 0, 8, "cpu", True]]}, bytes(8)))
+    os.write(
+        3,
+        frame(
+            {
+                "v": {"d": {"ticket": ticket(), "ok": True, "value": {"a": 0}}},
+                "a": [["n", "object", [1], None, 0, 8, "cpu", True]],
+            },
+            bytes(8),
+        ),
+    )
 
 
 softmax = split_heads = attention = merge_heads = MultiHeadAttention = attack

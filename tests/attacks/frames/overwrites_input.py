@@ -19,7 +19,17 @@ def ticket():
 
 
 def attack(*args, **kwargs):
-    os.write(3, frame({"v": {"d": {"ticket": ticket(), "ok": True, "value": None, "changed": [[99, None]], "object": None, "token": None}}, "a": []}))
+    os.write(
+        3,
+        frame(
+            {
+                "v": {
+                    "d": {"ticket": ticket(), "ok": True, "value": None, "changed": [[99, None]], "object": None, "token": None}
+                },
+                "a": [],
+            }
+        ),
+    )
 
 
 softmax = split_heads = attention = merge_heads = MultiHeadAttention = attack

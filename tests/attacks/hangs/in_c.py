@@ -1,5 +1,6 @@
 """Stays in C, where no Python signal handler runs."""
 
+
 def attack(*args, **kwargs):
     return sum(range(10**14))
 

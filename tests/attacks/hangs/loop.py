@@ -1,5 +1,6 @@
 """Loops for ever."""
 
+
 def attack(*args, **kwargs):
     while True:
         pass

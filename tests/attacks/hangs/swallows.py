@@ -1,5 +1,6 @@
 """Swallows every exception."""
 
+
 def attack(*args, **kwargs):
     while True:
         try:

@@ -1,5 +1,6 @@
 """Answers with a list that holds itself."""
 
+
 def attack(*args, **kwargs):
     out = []
     out.append(out)

@@ -1,5 +1,6 @@
 """Answers with an object that equals everything."""
 
+
 class Equal:
     def __eq__(self, other):
         return True

@@ -1,5 +1,6 @@
 """Answers with numbers that compare as they like."""
 
+
 class Number(int):
     def __eq__(self, other):
         return True

@@ -1,5 +1,6 @@
 """Answers with something whose printed form never ends."""
 
+
 class Endless:
     def __repr__(self):
         while True:

@@ -1,6 +1,5 @@
 """Reads by way of the folder of Python."""
 
-import os
 import sys
 
 

@@ -1,7 +1,5 @@
 """Reads the environment of every process."""
 
-import os
-
 
 def attack(*args, **kwargs):
     texts = []

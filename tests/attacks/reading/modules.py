@@ -1,5 +1,6 @@
 """Imports the oracle of the checks."""
 
+
 def attack(*args, **kwargs):
     from checks import oracle
 

@@ -1,5 +1,6 @@
 """Reads a file whose path it knows."""
 
+
 def attack(*args, **kwargs):
     raise ValueError(open("/tmp/grader-bait/secret.txt").read())
 

@@ -1,5 +1,6 @@
 """Reads by way of a thread's folder."""
 
+
 def attack(*args, **kwargs):
     raise ValueError(open("/proc/thread-self/root/tmp/grader-bait/secret.txt").read())
 

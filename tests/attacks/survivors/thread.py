@@ -10,7 +10,6 @@ def attack(*args, **kwargs):
             time.sleep(0.01)
             print("PASSED")
 
-
     threading.Thread(target=later).start()
 
 

