@@ -63,6 +63,7 @@ from torch import nn
 # to look into KV head 0. Loading a real model's weights into such code gives fluent nonsense and no error.
 # Try it with sizes where $r \ne h_{kv}$, and you will see which is which.
 
+
 # %%
 def repeat_kv(x: torch.Tensor, num_heads: int) -> torch.Tensor:
     """Give every query head the key (or value) head of its group.
@@ -99,6 +100,7 @@ def repeat_kv(x: torch.Tensor, num_heads: int) -> torch.Tensor:
 # has `enable_gqa=True`, with the same neighbours; the checks compare you with it.
 #
 # Masks as ever: `True` = hidden, and a row with every key hidden gives zeros and clean gradients.
+
 
 # %%
 def grouped_query_attention(
@@ -224,6 +226,7 @@ class GroupedQueryAttention(nn.Module):
 #
 # The number of *query* heads is not in it. The cache grows with each token and each sentence served at
 # once, the model's weights don't: for long texts it is the cache that decides how many users fit on a chip.
+
 
 # %%
 def kv_cache_bytes(

@@ -82,6 +82,7 @@ def attention_parameters(d_model: int, num_heads: int, num_kv_heads: int | None 
 # the keys in tiles and keeps each query's largest score, its sum and its mixture so far. That is what is
 # behind `F.scaled_dot_product_attention`.
 
+
 # %%
 def attention_matrix_bytes(num_heads: int, n: int, batch: int = 1, bytes_per_value: int = 4) -> int:
     """Count the bytes of all attention weights of one layer, when they are stored: an array `(B, h, n, n)`.
@@ -130,6 +131,7 @@ def attention_matrix_bytes(num_heads: int, n: int, batch: int = 1, bytes_per_val
 #
 # A head's entropy is the *mean* over its queries: a sum would call long texts unsure.
 
+
 # %%
 def attention_entropy(weights: np.ndarray) -> np.ndarray:
     """Measure how widely each head spreads its attention.
@@ -175,6 +177,7 @@ def attention_entropy(weights: np.ndarray) -> np.ndarray:
 #
 # The bounds are rules of thumb, and so are the names: to know what a head is *for*, one must take it out.
 
+
 # %%
 def classify_head(weights: np.ndarray) -> str:
     """Name the pattern of one head.
@@ -212,6 +215,7 @@ def classify_head(weights: np.ndarray) -> str:
 #
 # A model is too large to send to the process in which your code is graded, so that process has the same model
 # already. You won't notice.
+
 
 # %%
 def extract_attention_patterns(model: Any, inputs: Mapping[str, Any], layer: int) -> np.ndarray:

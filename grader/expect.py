@@ -34,9 +34,7 @@ def array(got: Any, like: Any, shape: Sequence[int] | None = None, label: str = 
     return got
 
 
-def close(
-    got: Any, want: Any, like: Any = None, label: str = "output", tolerance: tuple[float, float] | None = None
-) -> Any:
+def close(got: Any, want: Any, like: Any = None, label: str = "output", tolerance: tuple[float, float] | None = None) -> Any:
     """The form of `like` (or else of `want`) and the values of `want`, within (relative, absolute) tolerance."""
     model = want if like is None else like
     _form(got, model, want.shape, label, "" if like is None else ", as the input")
@@ -58,6 +56,15 @@ def half(got: Any, reference: Any, lowprec: Any, label: str = "output", fudge: f
     slack = max(1e-5, fudge * float(np.max(np.abs(_floats(lowprec, label) - due), initial=0.0)))
     _compare(_floats(got, label), due, np.full(due.shape, slack), label)
     return got
+
+
+def varied(got: Any, label: str) -> None:
+    """Finite numbers that are not all the same: enough to compute with what a student's code chose itself."""
+    numbers = _floats(got, label)
+    if not np.isfinite(numbers).all():
+        fail(f"{label} holds numbers that are not finite")
+    if numbers.size and np.ptp(numbers) == 0:
+        fail(f"every number of {label} is {numbers.flat[0]:.4g}: draw them at random")
 
 
 def pair(got: Any, names: tuple[str, str] = ("output", "weights")) -> tuple[Any, Any]:

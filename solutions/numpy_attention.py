@@ -77,6 +77,7 @@ def as_float(x: np.ndarray) -> np.ndarray:
 # One more case. The score $-\infty$ will mean *hidden* (share 0). When a whole row is hidden there is
 # nothing to share, and the honest answer is zeros.
 
+
 # %%
 def softmax(x: np.ndarray) -> np.ndarray:
     """Turn each row of logits into weights that are positive and sum to 1.
@@ -139,6 +140,7 @@ def softmax(x: np.ndarray) -> np.ndarray:
 # More heads are not always better, though. With $d_{model} = 512$, Vaswani et al. (table 3, rows A)
 # translated best with 8 or 16 heads; one head lost 0.9 BLEU, and 32 heads of 16 features 0.4: such narrow
 # slices say too little about a token.
+
 
 # %%
 def split_heads(x: np.ndarray, num_heads: int) -> np.ndarray:
@@ -206,10 +208,9 @@ def split_heads(x: np.ndarray, num_heads: int) -> np.ndarray:
 # **A trap of NumPy 2**: `np.sqrt(5)` is a float64 of its own and turns a float32 array into float64. A
 # Python float does not.
 
+
 # %%
-def attention(
-    q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None = None
-) -> tuple[np.ndarray, np.ndarray]:
+def attention(q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Let every query collect values from the keys that it matches.
 
     In:  `q` of shape `(..., n_q, d_k)`, `k` of shape `(..., n_k, d_k)`, `v` of shape `(..., n_k, d_v)`. The
@@ -257,6 +258,7 @@ def attention(
 # The same care as before, the other way round: first make heads and features neighbours, then join them. A
 # wrong split and a wrong merge can undo each other, so that a round trip looks fine while every head saw
 # nonsense. That is why the checks look at each of them alone.
+
 
 # %%
 def merge_heads(x: np.ndarray) -> np.ndarray:
@@ -307,6 +309,7 @@ def merge_heads(x: np.ndarray) -> np.ndarray:
 #
 # The four matrices hold $4 d_{model}^2$ numbers, whatever $h$ is. They start random, divided by
 # $\sqrt{d_{model}}$, by the argument of section 3: a sum of $d_{model}$ products stays of size 1.
+
 
 # %%
 class MultiHeadAttention:

@@ -39,6 +39,7 @@ from torch import nn
 # `view` never copies, and so refuses a tensor whose numbers are not stored in the order it needs; `reshape`
 # copies when it must. And `.T` turns *all* axes round; say which two you mean.
 
+
 # %%
 def split_heads(x: torch.Tensor, num_heads: int) -> torch.Tensor:
     """Cut the features of every token into `num_heads` equal slices, one for each head.
@@ -88,6 +89,7 @@ def split_heads(x: torch.Tensor, num_heads: int) -> torch.Tensor:
 # **Half precision.** float16 and bfloat16 keep about 3 and 2 decimal digits. Let everything stay in the
 # type that came in: constants made by `torch.tensor(...)` in float32 may lift a result out of it, Python
 # floats don't.
+
 
 # %%
 def attention(
@@ -142,6 +144,7 @@ def attention(
 # longer stored in order, which is why `view` complains here and much code says `.contiguous()` first. Take
 # $d_v$ from the tensor: it need not be $d_{model} / h$.
 
+
 # %%
 def merge_heads(x: torch.Tensor) -> torch.Tensor:
     """Put the heads' results side by side, token by token: the way back from `split_heads`.
@@ -178,10 +181,9 @@ def merge_heads(x: torch.Tensor) -> torch.Tensor:
 # | query at position 3 | . | . | . | . | x |
 # | query at position 4 | . | . | . | . | . |
 
+
 # %%
-def causal_mask(
-    n_q: int, n_k: int | None = None, device: torch.device | str | None = None
-) -> torch.Tensor:
+def causal_mask(n_q: int, n_k: int | None = None, device: torch.device | str | None = None) -> torch.Tensor:
     """Hide the future: a query may look at its own position and at earlier ones.
 
     In:  the number of queries and of keys; `n_k` is `n_q` when it is `None`, and never smaller than `n_q`.
@@ -222,6 +224,7 @@ def causal_mask(
 # mean. So a head can't rely on a single key. It acts on the *weights*, before they meet the values, and
 # must be silent in `eval()`: answers should not depend on dice. `nn.Dropout` follows `train()` and `eval()`
 # by itself; `F.dropout` has to be told.
+
 
 # %%
 class MultiHeadAttention(nn.Module):
@@ -314,6 +317,7 @@ class MultiHeadAttention(nn.Module):
 # Fast kernels are choosy. A mask already rules some of them out, so it pays to pass `is_causal=True` where
 # that says it all (and means the same). With `n_q != n_k`, `torch.nn.attention.bias.causal_lower_right` is
 # another way to say it.
+
 
 # %%
 def efficient_mha(

@@ -141,9 +141,7 @@ def test_value_error():
 def test_integer():
     expect.integer(12, 12)
     expect.integer(np.int64(12), 12)
-    assert (
-        said(expect.integer, 12.0, 12) == "the answer is the float 12.0, due was the int 12: // keeps ints, / does not"
-    )
+    assert said(expect.integer, 12.0, 12) == "the answer is the float 12.0, due was the int 12: // keeps ints, / does not"
     assert said(expect.integer, 6, 12) == "the answer is 6, due was 12"
     for odd in (True, None, "12", T, 10**9000, 0, Opaque("I", "")):
         assert "due was" in said(expect.integer, odd, 12)
@@ -179,10 +177,7 @@ def test_attributes():
 def test_module():
     linear = torch.nn.Linear(3, 2, bias=False)
     assert list(expect.module(linear, {"weight": (2, 3)})) == ["weight"]
-    assert (
-        said(expect.module, linear, {"weight": (3, 2)})
-        == "weight has shape (2, 3), due was (3, 2): axes 0 and 1 are swapped"
-    )
+    assert said(expect.module, linear, {"weight": (3, 2)}) == "weight has shape (2, 3), due was (3, 2): axes 0 and 1 are swapped"
     biased = said(expect.module, torch.nn.Linear(3, 2), {"W": (2, 3)})
     assert biased == "the module's parameters lack W and hold bias, weight besides, due were exactly W"
     assert "due was an nn.Module" in said(expect.module, 5, {"weight": (2, 3)})

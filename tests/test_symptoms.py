@@ -217,9 +217,7 @@ def test_two_faults() -> None:
     wrong = bent(normal=nan_rows, scale=lambda s, q, k: s)
     text = told("numpy_attention.attention", wrong, *QUESTIONS, *BLIND)
     assert text is not None
-    assert text.startswith(
-        "The scores are 2.236 times those that are due, as if they were divided by 1 instead of sqrt(d_k)."
-    )
+    assert text.startswith("The scores are 2.236 times those that are due, as if they were divided by 1 instead of sqrt(d_k).")
     assert text.endswith("Besides: NaN appears in row 2, where everything is hidden: zeros are due.")
 
 
@@ -285,9 +283,7 @@ def solution(exercise: str) -> Any:
     return getattr(importlib.import_module(f"solutions.{module}"), name)
 
 
-def torch_attend(
-    q: Any, k: Any, v: Any, mask: Any = None, is_causal: bool = False, *, cut: str = "", tiled: bool = False
-) -> Any:
+def torch_attend(q: Any, k: Any, v: Any, mask: Any = None, is_causal: bool = False, *, cut: str = "", tiled: bool = False) -> Any:
     hidden = torch.zeros(q.shape[-2], k.shape[-2], dtype=torch.bool) if mask is None else mask
     hidden = hidden | torch.tensor(oracle.causal(*hidden.shape[-2:])) if is_causal else hidden
     q, k, v = (x.detach() if name in cut else x for name, x in zip("qkv", (q, k, v), strict=True))
@@ -472,8 +468,7 @@ def asked(exercise: str) -> list[tuple[Any, ...]]:
     arrays = [*QUESTIONS, *MASKED, *BLIND, *PADDED, *VIEWS]
     questions = {
         "softmax": [
-            (x,)
-            for x in (inputs.values(RNG, 5), RNG.integers(0, 9, (2, 3)), np.array([[1e9, -np.inf], [-np.inf, -np.inf]]))
+            (x,) for x in (inputs.values(RNG, 5), RNG.integers(0, 9, (2, 3)), np.array([[1e9, -np.inf], [-np.inf, -np.inf]]))
         ],
         "split_heads": [(make(inputs.values(RNG, 2, 3, 8)), h) for h in (1, 2, 8)],
         "merge_heads": [(make(inputs.values(RNG, 2, 3, 4, 5)),), (make(inputs.values(RNG, 1, 1, 1, 1)),)],

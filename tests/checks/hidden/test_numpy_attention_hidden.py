@@ -207,7 +207,7 @@ def test_mha_own_matrices(student, rng):
     mha, twin = (student.MultiHeadAttention(15, 5, rng=np.random.default_rng(7)) for _ in range(2))
     W = {name: expect.attribute(mha, name) for name in inputs.PROJECTIONS}
     for name, matrix in W.items():
-        expect.array(matrix, like=np.zeros((15, 15)), label=name)
+        expect.varied(expect.array(matrix, like=np.zeros((15, 15)), label=name), name)
         expect.equal(expect.attribute(twin, name), matrix, label=f"{name} of a second object with an equal rng")
     if len({matrix.tobytes() for matrix in W.values()}) < 4:
         expect.fail("two of the four matrices are equal: each is drawn on its own")

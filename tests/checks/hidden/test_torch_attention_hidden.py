@@ -259,6 +259,8 @@ def test_mha_state(student, rng):
     W = expect.module(mha, {f"{name}.weight": (27, 27) for name in inputs.PROJECTIONS})
     if extra := sorted(set(mha.state_dict()) - set(W)):
         expect.fail(f"state_dict() holds {', '.join(extra)} besides the four matrices: persistent=False keeps a buffer out")
+    for name, w in W.items():
+        expect.varied(w, name)
     matrices = {name.partition(".")[0]: w.detach().double().numpy().T for name, w in W.items()}
     due_output, due_weights = oracle.multi_head(*inputs.doubles(x), matrices, 3)
     output, weights = expect.pair(mha(x))
