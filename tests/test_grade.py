@@ -60,7 +60,8 @@ WRONG: dict[str, tuple[dict[str, str], str, set[str]]] = {
         "torch_attention.MultiHeadAttention", set(),
     ),
     "detached": (
-        solution(T, ("scores = q @ k", "scores = q.detach() @ k")), "torch_attention.attention", {"torch_attention.MultiHeadAttention"},
+        solution(T, ("scores = q @ k", "scores = q.detach() @ k")),
+        "torch_attention.attention", {"torch_attention.MultiHeadAttention"},
     ),
     "changed in place": (
         solution(G, ("scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])",
