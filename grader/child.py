@@ -26,6 +26,7 @@ import numpy as np
 
 from . import rules, wire
 from .packing import is_tensor, pack
+from .trouble import shapes_at
 
 MAX_FRAMES = 20
 MAX_GRAPHS = 64  # results whose gradients can still be asked for
@@ -183,7 +184,7 @@ class Child:
         elif isinstance(error, MemoryError) or any(words in text for words in _MEMORY):
             out |= {"kind": "memory"}
         elif isinstance(error, SyntaxError) and error.filename in self.files:
-            out["frames"].append([error.filename, error.lineno or 0, "<module>", (error.text or "").strip()[:200]])
+            out["frames"].append([error.filename, error.lineno or 0, "<module>", (error.text or "").strip()[:200], ""])
             out["text"] = str(error.msg)
         return out
 
@@ -194,7 +195,8 @@ class Child:
             code = frame.f_code
             if code.co_filename in self.files:
                 name = getattr(code, "co_qualname", code.co_name)
-                found.append([code.co_filename, line, name, linecache.getline(code.co_filename, line).strip()[:200]])
+                text = linecache.getline(code.co_filename, line).strip()[:200]
+                found.append([code.co_filename, line, name, text, shapes_at(text, frame.f_locals)])
         half = MAX_FRAMES // 2
         return found if len(found) <= MAX_FRAMES else found[:half] + found[-half:]
 

@@ -11,7 +11,7 @@ import pytest
 from .course import Course
 from .explain import meaning
 from .report import Status
-from .trouble import Frame, Trouble
+from .trouble import Frame, Trouble, shapes_at
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def student_frames(error: BaseException, files: Mapping[str, str]) -> tuple[Fram
         code = frame.f_code
         if code.co_filename in files:
             text = traceback.linecache.getline(code.co_filename, line).strip()  # type: ignore[attr-defined]
-            frames.append(Frame(files[code.co_filename], line, code.co_qualname, text))
+            frames.append(Frame(files[code.co_filename], line, code.co_qualname, text, shapes_at(text, frame.f_locals)))
     return tuple(frames)
 
 
@@ -94,7 +94,9 @@ def _in_the_student(trouble: Trouble, exercise: str, course: Course) -> Verdict:
 def _crash(trouble: Trouble) -> str:
     """The error, the student's line where it came up, and what such an error means."""
     error = f"{trouble.type}: {trouble.message}" if trouble.message else trouble.type
-    place = f" (line {trouble.frames[-1].line}: {trouble.frames[-1].code})" if trouble.frames else ""
+    last = trouble.frames[-1] if trouble.frames else None
+    place = f" (line {last.line}: {last.code})" if last else ""
+    place += f"\nThere: {last.shapes}." if last and last.shapes else ""
     advice = meaning(trouble.message)
     return f"{error}{place}\n{advice}" if advice else f"{error}{place}"
 

@@ -282,8 +282,8 @@ def _apply(arrays: Sequence[Any], changed: Any) -> None:
 
 def _frames(told: Any, files: set[str]) -> Iterator[Frame]:
     for item in told[:50] if isinstance(told, list) else ():
-        if isinstance(item, list) and list(map(type, item)) == [str, int, str, str] and item[0] in files:
-            yield Frame(item[0], item[1], item[2][:200], item[3][:200])
+        if isinstance(item, list) and list(map(type, item)) == [str, int, str, str, str] and item[0] in files:
+            yield Frame(item[0], item[1], *(text[:200] for text in item[2:]))
 
 
 def _malformed(label: str, why: str) -> Trouble:

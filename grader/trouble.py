@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import builtins
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, NoReturn
+from typing import Any, Literal, NoReturn
 
 Kind = Literal["raised", "missing", "import", "exited", "timeout", "memory", "killed", "malformed", "rule"]
 
 
 @dataclass(frozen=True)
 class Frame:
-    """One line of the student's own code on the way to an error."""
+    """One line of the student's own code on the way to an error, with the shapes of the arrays that it names."""
 
     file: str
     line: int
     function: str
     code: str
+    shapes: str = ""
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,14 @@ class Trouble:
     message: str
     frames: tuple[Frame, ...] = ()
     printed: str = ""
+
+
+def shapes_at(code: str, names: Mapping[str, Any]) -> str:
+    """The shapes of the arrays among `names` that a line of code uses: `q (2, 3, 4, 5), mask (4, 6)`."""
+    used = {
+        name: names[name] for name in re.findall(r"[^\W\d]\w*", code) if type(names.get(name)).__name__ in ("ndarray", "Tensor")
+    }
+    return ", ".join(f"{name} {tuple(value.shape)}" for name, value in used.items())[:200]
 
 
 class Stopped(Exception):
