@@ -54,7 +54,7 @@ class Checks:
         checks = [replace(check, **causes[check.exercise]) if not check.settled else check for check in checks]
         names = ((exercise.name, exercise.hints) for exercise in self.course.exercises)
         exercises = by_exercise(checks, names)
-        return Report(self.submission.name, exercises, isolation, self.seed, tuple(self.notes))
+        return Report(self.submission.name, exercises, isolation, self.seed, (*self.submission.notes, *self.notes))
 
     def _cause(self, exercise: str, wrong: set[str]) -> dict[str, Any]:
         """Why an exercise went wrong: the exercise that it follows from, its mistake, or else a symptom."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -67,11 +68,13 @@ def grade(
         files = read_submission(submission, course.modules)
     except SubmissionError as error:
         _stop(UNREADABLE, str(error))
-    from .grade import GraderFailed, grade
+    from .grade import GraderFailed, NothingMatches, grade
     from .runner import RunnerFailed
 
     try:
         report = grade(files, course, select=select, seed=seed, isolation=isolation)
+    except NothingMatches as error:
+        _stop(UNREADABLE, str(error))
     except (GraderFailed, RunnerFailed) as error:
         _stop(BROKEN, f"the grader broke, not the submission: {error}")
     _show(_rendered(report, format_name, output), output)
@@ -115,11 +118,15 @@ def hint(course: Course, exercise: str, step: int) -> None:
     """A hint for EXERCISE, such as numpy_attention.softmax."""
     found = course.exercise(exercise)
     if found is None:
-        near = [item.name for item in course.exercises if exercise.rpartition(".")[2] == item.function]
+        wanted, functions = exercise.rpartition(".")[2], {item.function for item in course.exercises}
+        alike = [wanted] if wanted in functions else get_close_matches(wanted, functions, 2)
+        near = [item.name for item in course.exercises if item.function in alike]
         _stop(
             UNREADABLE,
             f"there is no exercise {exercise}; "
-            + ("did you mean " + " or ".join(near) if near else f"there are {', '.join(item.name for item in course.exercises)}"),
+            + (
+                f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(item.name for item in course.exercises)}"
+            ),
         )
     click.echo(found.hints[min(step, len(found.hints)) - 1])
     if step < len(found.hints):

@@ -11,7 +11,7 @@ _MEANINGS = [
     (r"mat1 and mat2 shapes cannot be multiplied \((\d+)x(\d+) and (\d+)x(\d+)\)",
      r"a product needs equal inner sizes, and \2 is not \3: is a transpose missing, or one too many?"),
     (r"matmul: Input operand 1 has a mismatch in its core dimension.*\(size (\d+) is different from (\d+)\)",
-     r"a @ b needs a's last size equal to b's last but one, and \2 is not \1: is a swap of the last two axes missing?"),
+     r"in a @ b the last size of a must equal b's last but one, and \2 is not \1: is a swap of the last two axes missing?"),
     (r"Expected size for first two dimensions of batch2 tensor to be: \[(\d+), (\d+)\] but got: \[(\d+), (\d+)\]",
      r"a batched product needs equal inner sizes, and \2 is not \4: is a transpose of the last two axes missing?"),
     (r"The size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\) at non-singleton dimension (\d+)",

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import pytest
+from _pytest.mark.expression import Expression
 from _pytest.runner import runtestprotocol
 
 from .checks import Checks
@@ -19,9 +20,15 @@ from .runner import Confined, Runner
 from .student import Origin, StudentModule, unavailable
 from .submission import Submission
 
+NOTHING = "no check matches"
+
 
 class GraderFailed(Exception):
     """The grader itself can't work: a check can't be collected, or the runner can't be started."""
+
+
+class NothingMatches(GraderFailed):
+    """No check was chosen: the expression is at fault, not the grader."""
 
 
 def grade(submission: Submission, course: Course, **settings: Any) -> Report:
@@ -65,8 +72,16 @@ def run_checks(
     select: str = "",
 ) -> None:
     """Run the checks once for each submission, on the origin that `open` gives for it. Raises GraderFailed."""
+    try:
+        Expression.compile(select)
+    except Exception as error:  # pytest's own class of error has changed its name
+        raise NothingMatches(f"-k {select!r} is no expression: {error}") from None
     loop = _Loop(checks, submissions, open, done)
     _run(checks.course, select, [checks, loop])
+    if loop.trouble == NOTHING:
+        raise NothingMatches(
+            f"no exercise matches {select!r}; there are {', '.join(item.name for item in checks.course.exercises)}"
+        )
     if loop.trouble:
         raise GraderFailed(loop.trouble)
 
@@ -127,7 +142,7 @@ class _Loop:
         """Grade each submission; nothing is reported as a test of ours."""
         if session.testsfailed:
             return True
-        self.trouble = "" if session.items else "no check matches"
+        self.trouble = "" if session.items else NOTHING
         for submission in self.submissions:
             with self.open(submission) as origin:
                 self.checks.submit(submission, origin)

@@ -26,6 +26,10 @@ def pytest_configure(config: pytest.Config) -> None:
         course = read_course(config.rootpath / "pyproject.toml")
     except CourseError as error:
         raise pytest.UsageError(str(error)) from None
+    if course is None and config.getoption("submission"):
+        raise pytest.UsageError(
+            "no course here. If there is one, write --submission=PATH: pytest takes a path after a space for tests"
+        )
     if course is not None and not config.pluginmanager.has_plugin("grader-checks"):
         _join(config, course)
 
@@ -36,6 +40,8 @@ def _join(config: pytest.Config, course: Course) -> None:
     from .submission import SubmissionError, read_submission
 
     path = config.getoption("submission")
+    if path and config.args_source is not pytest.Config.ArgsSource.ARGS:
+        config.args = [str(folder) for folder in course.checks]  # the course's own tests are not about this submission
     try:
         submission = read_submission(Path(path) if path else course.submission, course.modules)
     except SubmissionError as error:

@@ -135,6 +135,6 @@ def together(mistakes: tuple[Mistake, ...]) -> Mistake:
 def by_exercise(checks: Iterable[Check], names: Iterable[tuple[str, tuple[str, ...]]]) -> tuple[Exercise, ...]:
     """Group checks under their exercises, in the order of `names` (each with its hints), without those that have none."""
     groups: dict[str, list[Check]] = {}
-    for check in checks:
+    for check in sorted(checks, key=lambda check: check.hidden):  # what students have comes first
         groups.setdefault(check.exercise, []).append(check)
     return tuple(Exercise(name, hints, tuple(groups[name])) for name, hints in names if name in groups)

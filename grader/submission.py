@@ -29,6 +29,11 @@ class Submission:
     refused: Mapping[str, str] = field(default_factory=dict)
     paths: Mapping[str, Path] = field(default_factory=dict)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the one who handed it in should know before they wonder at a 0."""
+        return () if self.sources or self.refused else ("no exercise file was found in what was handed in",)
+
 
 def read_submission(path: Path, modules: Sequence[str]) -> Submission:
     """Read the exercise files among `modules` from a folder, a .py file or a notebook.
@@ -45,7 +50,9 @@ def read_submission(path: Path, modules: Sequence[str]) -> Submission:
         raise SubmissionError(f"{path} is no submission: a folder, a .py file or a notebook (.ipynb) was due")
     module = _module_named(path.stem, modules)
     if module is None:
-        raise SubmissionError(f"{path.name} is none of the exercise files: {', '.join(f'{name}.py' for name in modules)}")
+        raise SubmissionError(
+            f"{path.name} is none of the exercise files ({', '.join(f'{name}.py' for name in modules)}, or .ipynb)"
+        )
     submission = _collect(path.stem, {module: path})
     if submission.refused and path.suffix == ".ipynb":
         raise SubmissionError(submission.refused[module])
@@ -57,8 +64,13 @@ def _files_in(folder: Path, modules: Sequence[str]) -> dict[str, Path]:
         names = {path.name for path in folder.iterdir()}
     except OSError as error:
         raise SubmissionError(f"{folder} can't be read: {_reason(error)}") from None
-    wanted = ((module, f"{module}{suffix}") for module in modules for suffix in (".ipynb", ".py"))  # .py wins
-    return {module: folder / name for module, name in wanted if name in names}
+    found = {}
+    for module in modules:
+        exact = [name for name in (f"{module}.py", f"{module}.ipynb") if name in names]  # .py wins
+        named = [name for name in sorted(names) if name.endswith((".py", ".ipynb")) and module in name]
+        if exact or len(named) == 1:  # a platform may have put the student's name before it
+            found[module] = folder / (exact or named)[0]
+    return found
 
 
 def _module_named(stem: str, modules: Sequence[str]) -> str | None:

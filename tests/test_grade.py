@@ -256,6 +256,10 @@ def test_exit_statuses(tmp_path: Path) -> None:
     assert grader("grade", "exercises", "-k", "softmax").returncode == 0
     assert grader("grade", "exercises", "-k", "softmax", "--fail-under", "50").returncode == 1
     assert grader("grade", "exercises", "--format", "nonsense").returncode == 2
+    for expression in ("nothing_of_that_name", "softmax and"):
+        wrong = grader("grade", "exercises", "-k", expression)
+        assert wrong.returncode == 2
+        assert repr(expression) in wrong.stderr
     absent = grader("grade", str(tmp_path / "absent"))
     assert absent.returncode == 2
     assert absent.stderr.startswith("grader: ")

@@ -83,6 +83,24 @@ def test_a_syntax_error_is_told_with_its_line(tiny: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(["*tiny.py line 1 is no Python (expected ':'): def double(x)"])
 
 
+def test_a_crash_shows_the_shapes_on_its_line(tiny: pytest.Pytester) -> None:
+    code = "import numpy as np\n\ndef double(x):\n    a, other = np.ones((2, 3)), np.ones(7)\n    return a @ a\n"
+    result = run(tiny, code)
+    result.stdout.fnmatch_lines(["ValueError: matmul*(line 5: return a @ a)", "There: a (2, 3)."])
+
+
+def test_a_folder_after_submission_is_told_how_to_be_written(tiny: pytest.Pytester) -> None:
+    (tiny.path.parent / "elsewhere").mkdir(exist_ok=True)
+    result = run(tiny, RIGHT, "--submission", str(tiny.path.parent / "elsewhere"))
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*write --submission=*"])
+
+
+def test_with_a_submission_only_checks_run(tiny: pytest.Pytester) -> None:
+    (tiny.path / "tests/test_other.py").write_text("def test_other():\n    assert False\n")
+    assert run(tiny, RIGHT, "--submission=.").ret == 0
+
+
 def test_a_warning_in_a_students_code_costs_nothing(tiny: pytest.Pytester) -> None:
     result = run(tiny, "import warnings\n" + dedent(RIGHT).replace("return -x", "warnings.warn('hm'); return -x"), "-W", "error")
     assert result.ret == 0

@@ -27,6 +27,15 @@ def test_one_file_counts_for_its_module_whatever_a_platform_put_around_its_name(
     assert list(read_submission(path, MODULES).sources) == ["numpy_attention"]
 
 
+def test_a_name_put_before_a_file_in_a_folder_is_read_too(tmp_path: Path) -> None:
+    (tmp_path / "jane_numpy_attention.py").write_text("x = 1\n")
+    assert list(read_submission(tmp_path, MODULES).sources) == ["numpy_attention"]
+    (tmp_path / "old_numpy_attention.py").write_text("x = 2\n")
+    submission = read_submission(tmp_path, MODULES)
+    assert not submission.sources  # which of the two was meant?
+    assert submission.notes
+
+
 def test_a_notebook_gives_its_code_without_magics(tmp_path: Path) -> None:
     cells = [
         {"cell_type": "markdown", "source": ["# text"]},

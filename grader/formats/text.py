@@ -27,10 +27,16 @@ def text(report: Report, *, colour: bool = False, width: int = 100, brief: bool 
     )
     console.print(_table(report))
     console.print(Text(f"{_points(report.score, report.max_score)} points", style="bold"))
+    if not brief and report.isolation != "none":
+        console.print(Text(f"isolation: {report.isolation}", style="dim"))
     for note in report.notes:
         console.print(Text(printable(note), style="cyan"))
+    said: set[str] = set()
     for exercise in _shown(report, brief):
-        _cause(console, exercise, is_next=exercise is report.next)
+        message = exercise.trouble.message if exercise.trouble else ""
+        if message not in said:  # a file that can't be imported is told once
+            _cause(console, exercise, is_next=exercise is report.next)
+        said.add(message)
     if report.next is None and report.status == "graded":
         console.print(Text("Every check passes.", style="bold green"))
     file = console.file
@@ -68,7 +74,8 @@ def _cause(console: Console, exercise: Exercise, is_next: bool) -> None:
     hint = (
         "" if first.follows else first.mistake.hint if first.mistake else exercise.hints[0] if is_next and exercise.hints else ""
     )
-    if hint and first.status not in ("broken", "blocked"):
+    imported = first.trouble is None or first.trouble.kind != "import"  # what is no Python needs no hint on attention
+    if hint and imported and first.status not in ("broken", "blocked"):
         console.print(_indented(Text("Hint: ", style="bold").append(hint, style="not bold")))
 
 

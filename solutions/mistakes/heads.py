@@ -255,7 +255,7 @@ def uneven_heads_a_type_error(d_model: int, num_heads: int) -> None:
         raise TypeError(f"{d_model} must be divisible by {num_heads}")
 
 
-@instead_of(refuse_uneven_heads, only=TORCH)
+@instead_of(refuse_uneven_heads)
 def uneven_heads_not_refused(d_model: int, num_heads: int) -> None:
     """Nothing checks whether the heads divide the features, and a later line fails with words that help nobody.
 
