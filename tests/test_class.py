@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import random
@@ -160,7 +161,8 @@ def test_killed_at_any_moment_it_goes_on(tiny: Path, undisturbed: dict[str, byte
 def test_ctrl_c_says_how_to_go_on(tiny: Path, undisturbed: dict[str, bytes], tmp_path: Path) -> None:
     out = tmp_path / "out"
     pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
-    process = subprocess.Popen(command(tiny, out), text=True, start_new_session=True, **pipes)
+    heed = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # who runs us in the background ignores it
+    process = subprocess.Popen(command(tiny, out), text=True, start_new_session=True, preexec_fn=heed, **pipes)
     wait_for(lambda: journal(out) >= 3)
     os.killpg(process.pid, signal.SIGINT)
     stderr = process.communicate(timeout=20)[1]
