@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -331,3 +332,28 @@ def test_stubs_in_pytest_are_todo_and_exit_with_1() -> None:
     assert run.returncode == 1
     assert " failed" not in run.stdout.splitlines()[-1]
     assert "todo" in run.stdout.splitlines()[-1]
+
+
+def test_the_readme_shows_what_is_really_shown(tmp_path: Path) -> None:
+    stub = STUBS[N]
+    for name in ("softmax", "attention"):
+        stub = replaced(stub, answer(N, name))
+    wrong = replaced(answer(N, "split_heads")[1], ("x.transpose(0, 2, 1, 3)", "x.reshape(x.shape[0], num_heads, x.shape[1], -1)"))
+    wrong = replaced(wrong, ("x = x.reshape(B, n, num_heads, d_model // num_heads)", "x = x + 0"))
+    (tmp_path / N).write_text(replaced(stub, (answer(N, "split_heads")[0], wrong)))
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "tests/checks/visible",
+        f"--submission={tmp_path}",
+        "-k",
+        N[:-3],
+    ]
+    environment = {**os.environ, "COLUMNS": "84"}
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False, env=environment)
+    example = (ROOT / "README.md").read_text().split("```")[1].strip()
+    assert example in run.stdout
