@@ -1,0 +1,64 @@
+"""`grader release`: what each audience gets, as files by their paths. One module an audience, with one function `files`."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+
+from ..course import Course
+
+AUDIENCES = ("students", "nbgrader", "gradescope", "github")
+Files = dict[str, bytes]  # by path with forward slashes, relative to the destination
+DATE = (1980, 1, 1, 0, 0, 0)  # the same bytes whenever it is made
+
+
+class ReleaseError(Exception):
+    """A release can't be made; the message is one sentence."""
+
+
+def release(course: Course, audience: str) -> Files:
+    """The files that `audience` gets. Raises ReleaseError, and BuildError for a faulty solution."""
+    files: Callable[[Course], Files] = import_module(f"{__name__}.{audience}").files
+    return files(course)
+
+
+def write(files: Mapping[str, bytes], destination: Path) -> None:
+    """Write files into a new or empty folder, or into a new zip when `destination` ends in .zip.
+
+    What begins with `#!` can be executed. Raises ReleaseError when something is there already.
+    """
+    if destination.suffix == ".zip":
+        _write_new(destination, zipped(files))
+        return
+    if destination.exists() and (not destination.is_dir() or any(destination.iterdir())):
+        raise ReleaseError(f"{destination} is not an empty folder: give a new name, or remove it first")
+    for name, data in files.items():
+        path = destination / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        path.chmod(_mode(data))
+
+
+def zipped(files: Mapping[str, bytes]) -> bytes:
+    """A zip of the files: the same bytes for the same files."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in sorted(files):
+            entry = zipfile.ZipInfo(name, DATE)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.create_system, entry.external_attr = 3, (0o100000 | _mode(files[name])) << 16
+            archive.writestr(entry, files[name])
+    return buffer.getvalue()
+
+
+def _mode(data: bytes) -> int:
+    return 0o755 if data.startswith(b"#!") else 0o644
+
+
+def _write_new(path: Path, data: bytes) -> None:
+    if path.exists():
+        raise ReleaseError(f"{path} is there already: give a new name, or remove it first")
+    path.write_bytes(data)

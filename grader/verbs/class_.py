@@ -1,0 +1,50 @@
+"""`grader class`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ..course import Course
+from ..status import BROKEN, INTERRUPTED, UNREADABLE, stop
+
+
+@click.command("class")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="Where the results go; what is there already is not graded again.",
+)
+@click.option(
+    "--workers", type=click.IntRange(min=1), default=None, help="How many to grade at a time (default: one a processor)."
+)
+@click.option("--dask", "address", default="", metavar="ADDRESS", help="Grade on the Dask cluster of this scheduler.")
+@click.option("-k", "select", metavar="EXPRESSION", default="", help="Only the exercises whose name matches.")
+@click.option("--seed", type=click.IntRange(min=0), help="The seed of the hidden checks' inputs (default: the course's).")
+@click.option("--isolation", type=click.Choice(["strong", "process"]), help="The least isolation to grade with.")
+@click.pass_obj
+def class_(course: Course, /, folder: Path, out: Path, **settings: Any) -> None:
+    """Grade everybody in FOLDER: a folder, zip or notebook a student, nbgrader's submitted/, or an export of a platform."""
+    from ..classroom import grade_class
+    from ..grade import GraderFailed
+    from ..progress import Progress
+    from ..submission import SubmissionError
+    from ..workers import ClassError
+
+    try:
+        with Progress() as progress:
+            sentences = grade_class(folder, out, course, progress.tell, **settings)
+    except (ClassError, SubmissionError) as error:
+        stop(UNREADABLE, str(error))
+    except GraderFailed as error:
+        stop(BROKEN, f"the grader broke, not a submission: {error}")
+    except KeyboardInterrupt:
+        stop(INTERRUPTED, "stopped. Nothing is lost: run the same command again, and it goes on from here")
+    for sentence in [*sentences, f"graded {progress.total}: see {out / 'class.html'}"]:
+        click.echo(sentence)
+    if progress.broken:
+        stop(BROKEN, f"the grader broke in the submissions of {progress.broken}; class.html names them")
