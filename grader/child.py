@@ -8,15 +8,11 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import importlib
-import importlib.abc
-import importlib.util
-import io
 import linecache
 import os
 import random
 import signal
 import sys
-import tokenize
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
@@ -24,13 +20,14 @@ from typing import Any
 
 import numpy as np
 
-from . import rules, wire
+from . import chance, rules, wire
+from .finder import Finder
 from .packing import is_tensor, pack
 from .trouble import shapes_at
 
 MAX_FRAMES = 20
 MAX_GRAPHS = 64  # results whose gradients can still be asked for
-_MEMORY = ("can't allocate memory", "cannot allocate memory", "not enough memory")
+_MEMORY = ("CUDA out of memory", "can't allocate memory", "cannot allocate memory", "not enough memory")
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 _REFUSED = {
     event: what
@@ -48,35 +45,18 @@ class MissingError(AttributeError):
     """The student's module has no such function."""
 
 
-class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Gives the exercise files, which came as bytes, to `import`: no other file of the submission exists."""
-
-    def __init__(self, sources: Mapping[str, bytes]) -> None:
-        self.sources = sources
-        for name, source in sources.items():
-            lines = _text(source).splitlines(keepends=True)
-            linecache.cache[f"{name}.py"] = (len(source), None, lines, f"{name}.py")
-
-    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
-        return importlib.util.spec_from_loader(name, self, origin=f"{name}.py") if name in self.sources else None
-
-    def exec_module(self, module: ModuleType) -> None:
-        name = module.__name__
-        module.__file__ = f"{name}.py"
-        exec(compile(self.sources[name], f"{name}.py", "exec", dont_inherit=True), module.__dict__)
-
-
 class Child:
     """One student's modules, the objects made from them, and the graphs of their results."""
 
     def __init__(self, sources: Mapping[str, bytes], reply_bytes: int) -> None:
-        self.files = {f"{name}.py" for name in sources}
         self.reply_bytes = reply_bytes
         self.modules: dict[str, ModuleType] = {}
         self.objects: list[Any] = []
         self.graphs: dict[int, tuple[list[Any], list[Any]]] = {}
         self.results = 0
-        sys.meta_path.insert(0, Finder(sources))
+        self.finder = Finder(sources)
+        self.files = self.finder.files
+        sys.meta_path.insert(0, self.finder)
 
     def answer(self, request: wire.Unpacked) -> bytes:
         """The frame that answers one request: a value, or what went wrong in the student's code."""
@@ -106,8 +86,14 @@ class Child:
         return packed.frame
 
     def do_import(self, request: wire.Unpacked) -> dict[str, Any]:
-        name = request.message["module"]
-        self.modules[name] = importlib.import_module(name)
+        """Import a module, or run one more cell of a notebook."""
+        name, cell = request.message["module"], request.message["cell"]
+        if cell is None:
+            self.modules[name] = importlib.import_module(name)
+            return {}
+        if name not in self.modules:
+            self.modules[name] = sys.modules[name] = ModuleType(name)
+        self.finder.run(self.modules[name], cell)
         return {}
 
     def do_call(self, request: wire.Unpacked) -> dict[str, Any]:
@@ -120,6 +106,7 @@ class Child:
             if torch is not None:
                 stack.enter_context(torch.set_grad_enabled(message["grad"]))
             stack.enter_context(rules.forbid(message["forbid"], message["name"]))
+            chance.sow(message["seed"])
             value = function(*message["args"], **message["kwargs"])
         buffers = enumerate(request.buffers)
         changed = [(i, np.frombuffer(buffer, np.uint8)) for i, buffer in buffers if buffer != before[i]]
@@ -256,9 +243,11 @@ def _restore(module: Any, state: Mapping[str, Any], training: bool) -> dict[int,
     """Give a module the values of the grader's mirror; which parameter stands for which tensor of the request."""
     torch = sys.modules["torch"]
     parameters = dict(module.named_parameters())
-    kinds = {tensor.dtype for tensor in state.values()}
-    if len(kinds) == 1 and any(parameter.dtype not in kinds for parameter in parameters.values()):
-        module.to(*kinds)
+    for kind in ("device", "dtype"):
+        kinds = {getattr(tensor, kind) for tensor in state.values()}
+        if len(kinds) == 1 and any(getattr(parameter, kind) not in kinds for parameter in parameters.values()):
+            module.to(*kinds)
+            parameters = dict(module.named_parameters())
     if module.training != training:
         module.train(training)
     for name, tensor in state.items():
@@ -274,14 +263,6 @@ def _message(error: BaseException) -> str:
         return str(error)[:2000]
     except BaseException:
         return "(its message can't be read)"
-
-
-def _text(source: bytes) -> str:
-    try:
-        encoding = tokenize.detect_encoding(io.BytesIO(source).readline)[0]
-        return source.decode(encoding, "replace")
-    except (SyntaxError, LookupError):
-        return source.decode("utf-8", "replace")
 
 
 def _exactly(read: Callable[[int], bytes], length: int) -> bytes:

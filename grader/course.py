@@ -6,7 +6,9 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
+
+from .report import Shown
 
 HERE = "pyproject.toml"
 
@@ -67,6 +69,9 @@ class Course:
     exercises: tuple[Exercise, ...]
     limits: Limits = field(default_factory=Limits)
     rules: Mapping[str, Rule] = field(default_factory=dict)
+    celebration: str = ""  # what a student reads when every check passes
+    show_hidden: Shown = "titles"  # what students see of hidden checks on a platform
+    requirements: Path | None = None  # for pip on a platform's machine, in place of the project's dependencies
 
     @property
     def modules(self) -> tuple[str, ...]:
@@ -123,6 +128,9 @@ def _course(root: Path, table: Mapping[str, Any]) -> Course:
     unknown = rules.keys() - {exercise.name for exercise in exercises}
     if unknown:
         raise ValueError(f"rules for unknown exercises: {', '.join(sorted(unknown))}")
+    show_hidden = table.get("show_hidden", "titles")
+    if show_hidden not in get_args(Shown):
+        raise ValueError(f"show_hidden is {show_hidden!r}; there are {', '.join(get_args(Shown))}")
     return Course(
         root=root,
         title=table["title"],
@@ -131,11 +139,14 @@ def _course(root: Path, table: Mapping[str, Any]) -> Course:
         stubs=root / table.get("stubs", "exercises"),
         visible=root / table.get("visible", "tests/checks/visible"),
         hidden=root / table.get("hidden", "tests/checks/hidden"),
-        symptoms=root / table.get("symptoms", "tests/checks/symptoms.py"),
+        symptoms=root / table.get("symptoms", "tests/checks/symptoms/__init__.py"),
         seed=int(table.get("seed", 0)),
         exercises=exercises,
         limits=_limits(table.get("limits", {})),
         rules=rules,
+        celebration=table.get("celebration", "").strip(),
+        show_hidden=show_hidden,
+        requirements=root / table["requirements"] if "requirements" in table else None,
     )
 
 

@@ -7,19 +7,35 @@ import re
 import selectors
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from . import wire
+from .trouble import place
 
 START_SECONDS = 120.0  # a cold import of PyTorch from a slow disk
 TRACE_SECONDS = 0.3
+HEARS_SECONDS = 0.05  # how soon a call hears that nobody waits for it
 MAX_TRACE = 1 << 16
 _LINE = re.compile(r'File "([^"]+)", line (\d{1,9}) in ')
 
 
 class RunnerFailed(Exception):
     """The runner itself failed: never the student's fault."""
+
+
+class Unavailable(RunnerFailed):
+    """What was asked for, such as a GPU, can't be had here; the message says what is missing."""
+
+
+class IsolationUnavailable(Unavailable):
+    """The isolation that was asked for can't be had here."""
+
+
+class Read(Protocol):
+    """What makes a message of a frame's head and body. Raises WireError."""
+
+    def __call__(self, head: bytes, body: bytes, *, device: str = "") -> wire.Unpacked: ...
 
 
 class Gone(Exception):
@@ -37,8 +53,11 @@ class Malformed(Exception):
 class Source(Protocol):
     """Where students' processes come from."""
 
-    def fork(self, *, torch: bool, twins: Mapping[str, str]) -> tuple[int, list[socket.socket]]:
-        """A new process that has these twins, and our ends of its sockets: frames, what it prints, what faulthandler writes."""
+    def fork(self, *, torch: bool, twins: Mapping[str, str], device: str = "") -> tuple[int, list[socket.socket]]:
+        """A new process that has these twins, and our ends of its sockets: frames, what it prints, what faulthandler writes.
+
+        It has opened `device`, if that is not "".
+        """
 
     def trace(self, pid: int) -> None:
         """Ask a process to write down the line that it is at."""
@@ -53,9 +72,9 @@ class Source(Protocol):
 class Link:
     """The line to one student's process."""
 
-    def __init__(self, source: Source, *, torch: bool, twins: Mapping[str, str], printed: int, flood: int) -> None:
-        self.source, self.printed, self.flood = source, printed, flood
-        self.pid, self.sockets = source.fork(torch=torch, twins=twins)
+    def __init__(self, source: Source, *, torch: bool, twins: Mapping[str, str], device: str, printed: int, flood: int) -> None:
+        self.source, self.device, self.printed, self.flood = source, device, printed, flood
+        self.pid, self.sockets = source.fork(torch=torch, twins=twins, device=device)
         self.frames, self.prints, self.traces = self.sockets
         self.tail, self.trace, self.total = bytearray(), bytearray(), 0
         self.selector = selectors.DefaultSelector()
@@ -63,8 +82,10 @@ class Link:
             end.setblocking(False)
             self.selector.register(end, selectors.EVENT_READ)
 
-    def exchange(self, request: bytes, seconds: float, limit: int) -> wire.Unpacked:
-        """Send a request, wait for one frame. Raises Gone, TimedOut or Malformed."""
+    def exchange(
+        self, request: bytes, seconds: float, limit: int, stopped: Callable[[], bool] = lambda: False, read: Read = wire.unpack
+    ) -> wire.Unpacked:
+        """Send a request, wait for one frame. Raises Gone, Malformed or, also when `stopped`, TimedOut."""
         deadline = time.monotonic() + seconds
         self.tail.clear()
         self.total = 0
@@ -76,9 +97,9 @@ class Link:
                 writes = selectors.EVENT_WRITE if waiting else 0
                 self.selector.modify(self.frames, selectors.EVENT_READ | writes)
                 left = deadline - time.monotonic()
-                if left <= 0:
+                if left <= 0 or stopped():
                     raise TimedOut
-                ready = {key.fileobj: mask for key, mask in self.selector.select(left)}
+                ready = {key.fileobj: mask for key, mask in self.selector.select(min(left, HEARS_SECONDS))}
                 self._drain(set(ready))
                 if ready.get(self.frames, 0) & selectors.EVENT_WRITE:
                     waiting = waiting[self._send(waiting) :]
@@ -90,12 +111,13 @@ class Link:
             if waiting:
                 raise Malformed("an answer came before the question was over")
             self._drain({self.prints, self.traces})
-            return wire.unpack(bytes(inbox[wire.PREFIX.size :][:head]), bytes(inbox[wire.PREFIX.size + head :]))
+            head_bytes, body_bytes = bytes(inbox[wire.PREFIX.size :][:head]), bytes(inbox[wire.PREFIX.size + head :])
+            return read(head_bytes, body_bytes, device=self.device)
         except wire.WireError as error:
             raise Malformed(str(error)) from None
 
-    def line(self, files: set[str], *, alive: bool) -> int | None:
-        """The line of the student's own code that faulthandler named; it is asked if the process lives."""
+    def line(self, files: set[str], *, alive: bool) -> str:
+        """The place in the student's own code that faulthandler named, if it did; it is asked if the process lives."""
         if alive:
             self.source.trace(self.pid)
         deadline = time.monotonic() + TRACE_SECONDS
@@ -103,9 +125,9 @@ class Link:
             self._drain({self.traces})
             for name, line in _LINE.findall(self.trace.decode("utf-8", "replace")):
                 if name in files:
-                    return int(line)
+                    return place(name, int(line))
             if not alive or time.monotonic() > deadline:
-                return None
+                return ""
             time.sleep(0.005)
 
     def text(self) -> str:

@@ -16,6 +16,7 @@ import sysconfig
 from dataclasses import dataclass, field
 from typing import Any
 
+from . import gpu
 from .course import Limits
 
 ALL = frozenset({"landlock", "seccomp", "rlimits", "uid"})  # tests switch some off, to see what each is good for
@@ -76,11 +77,15 @@ def readable() -> tuple[str, ...]:
 
 @dataclass
 class Policy:
-    """The rules, built once. `switches` is what is on, `abi` emulates an older Landlock: both for tests."""
+    """The rules, built once. `switches` is what is on, `abi` emulates an older Landlock: both for tests.
+
+    `gpu` lets a process open the machine's GPUs as well: more of memory and of the driver, and nothing else.
+    """
 
     limits: Limits
     switches: frozenset[str] = ALL
     abi: int | None = None
+    gpu: bool = False
     ruleset: Any = None
     filter: Any = None
     world_readable: bool = True
@@ -88,8 +93,8 @@ class Policy:
 
     def build(self) -> None:
         """Do before the fork all that can be done there."""
-        self.ruleset = _landlock(self.abi) if "landlock" in self.switches else None
-        self.filter = _seccomp() if "seccomp" in self.switches else None
+        self.ruleset = _landlock(self.abi, self.gpu) if "landlock" in self.switches else None
+        self.filter = _seccomp(self.gpu) if "seccomp" in self.switches else None
         self.world_readable = all(map(_open_to_all, readable()))
 
     def measure(self) -> None:
@@ -140,24 +145,31 @@ class Policy:
             limits |= {"DATA": self.used["VmData"] + memory, "AS": self.used["VmSize"] + 2 * memory + (1 << 30)}
             limits |= {"NPROC": self.limits.threads + (0 if alone else _threads_of_user() + 32)}
             limits |= dict.fromkeys(("MEMLOCK", "MSGQUEUE", "NICE", "RTPRIO"), 0)
+            if self.gpu:  # the driver reserves hundreds of GiB of addresses, locks pages, and has threads and files of its own
+                del limits["AS"], limits["MEMLOCK"]
+                limits |= {name: limits[name] + more for name, more in (("DATA", 8 << 30), ("NPROC", 32), ("NOFILE", 256))}
         for name, value in limits.items():  # the hard limit of CPU is where the kernel kills without asking
             resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (value, value + (name == "CPU")))
 
 
-def _landlock(abi: int | None) -> Any:
+def _landlock(abi: int | None, gpus: bool) -> Any:
     from landlockpy import AccessFS, Ruleset
     from landlockpy.flags import LATEST_ABI, fs_for_abi, net_for_abi, scope_for_abi
 
     level = abi or LATEST_ABI
     handled: dict[str, Any] = {"handled_fs": fs_for_abi(level), "handled_net": net_for_abi(level)}
     ruleset = Ruleset(**handled, scoped=scope_for_abi(level))
-    for path in readable():
+    for path in (*readable(), *(gpu.found(gpu.FILES) if gpus else ())):
         folder = AccessFS.READ_DIR if os.path.isdir(path) else AccessFS.NONE
         ruleset.allow_path(path, AccessFS.READ_FILE | folder)
+    control = (AccessFS.READ_FILE | AccessFS.WRITE_FILE | AccessFS.IOCTL_DEV) & handled["handled_fs"]
+    for path in gpu.found(gpu.DEVICES) if gpus else ():
+        if not os.path.isdir(path):
+            ruleset.allow_path(path, control)
     return ruleset
 
 
-def _seccomp() -> Any:
+def _seccomp(gpus: bool) -> Any:
     """An allow-list, compiled. Arguments are compared in all their 64 bits, or in the bits of a mask."""
     from seccompy import Action, CmpOp, Filter, supported
 
@@ -173,6 +185,13 @@ def _seccomp() -> Any:
 
     every = (1 << 64) - 1
     allow(_HARMLESS)
+    if gpus:  # Landlock says which files may be written, and a GPU's memory is shared with its driver
+        allow(gpu.CALLS)
+        allow("openat", _2=(0, _WRITES & ~0o3))
+        allow("open", _1=(0, _WRITES & ~0o3))
+        allow("mmap", _3=(_SHARED, _MAP_TYPE | _GROWSDOWN))
+        for value, mask in gpu.CONTROL:
+            allow("ioctl", _1=(value, mask))  # the kernel reads 32 bits of it
     allow("openat", _2=(0, _WRITES))
     allow("open", _1=(0, _WRITES))
     allow("mmap", _3=(_PRIVATE, _MAP_TYPE | _GROWSDOWN))  # memory that the limits count: not shared, no growing stack

@@ -7,7 +7,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,6 +54,19 @@ def extent(array: Any) -> Any:
     torch = sys.modules["torch"]
     span = sum((n - 1) * stride for n, stride in zip(array.shape, array.stride(), strict=True))
     return torch.as_strided(array.detach(), (span + 1 if array.numel() else 0,), (1,)).view(torch.uint8).numpy()
+
+
+def put_back(arrays: Sequence[Any], changed: Any) -> None:
+    """Let arguments that were changed in place come back changed. Raises TypeError or ValueError for a lie."""
+    for index, data in changed:
+        if type(index) is not int or not 0 <= index < len(arrays) or type(data) is not np.ndarray:
+            raise TypeError("it changed something else")
+        memory = extent(arrays[index])
+        if data.dtype != np.uint8 or data.shape != memory.shape:
+            raise ValueError("it changed the size of an argument")
+        if str(arrays[index].dtype).endswith("bool") and data.max(initial=0) > 1:
+            raise ValueError("a boolean is neither true nor false")
+        memory[:] = data
 
 
 def is_tensor(value: object) -> bool:

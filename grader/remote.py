@@ -155,8 +155,8 @@ def _checked(found: Any, wanted: Sequence[Any]) -> list[Any]:
     if not isinstance(found, list) or len(found) != len(wanted):
         raise TypeError("gradients of other tensors")
     for grad, tensor in zip(found, wanted, strict=True):
-        if grad is not None and (grad.shape != tensor.shape or grad.dtype != tensor.dtype):
-            raise TypeError("a gradient of another shape")
+        if grad is not None and (grad.shape, grad.dtype, grad.device) != (tensor.shape, tensor.dtype, tensor.device):
+            raise TypeError("a gradient of another shape, dtype or device")
     return [None if grad is None else grad.detach() for grad in found]
 
 

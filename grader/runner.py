@@ -4,31 +4,32 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import math
+import os
 import secrets
-import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Self
 
 import numpy as np
 
+from . import gpu as gpus
 from . import link, lockdown, sources, twins, wire
+from .chance import SEED
 from .course import Limits
-from .link import RunnerFailed
-from .packing import Packed, extent, is_tensor, pack
+from .link import IsolationUnavailable, RunnerFailed, Unavailable
+from .notebooks import cells
+from .packing import Packed, is_tensor, pack, put_back
 from .remote import Answer, RemoteModule
-from .trouble import Frame, Kind, Trouble, raise_as
+from .told import died, import_trouble, malformed, missing, own_frames, place, used_up
+from .trouble import Kind, Trouble, raise_as
 
-__all__ = ["Confined", "IsolationUnavailable", "Runner", "RunnerFailed"]
+__all__ = ["Confined", "IsolationUnavailable", "Runner", "RunnerFailed", "Unavailable"]
 
 _LEVELS = {"strong": lockdown.ALL, "process": lockdown.ALL - {"landlock", "seccomp"}}
-_SIGNALS = {"SIGSEGV": "segmentation fault", "SIGABRT": "abort", "SIGFPE": "arithmetic error"}
-
-
-class IsolationUnavailable(Exception):
-    """The isolation that was asked for can't be had here; the message says what is missing."""
+MAX_FATAL = 5  # cells of a submission that may end their process before the module is given up
 
 
 class Runner:
@@ -39,18 +40,25 @@ class Runner:
         limits: Limits,
         *,
         isolation: str | None = None,
+        gpu: str = "skip",
+        stopped: Callable[[], bool] = lambda: False,
         preload: Sequence[str] = ("numpy", "torch", "torch._dynamo"),
         switches: frozenset[str] | None = None,
         abi: int | None = None,
         zygote: bool = sys.platform.startswith("linux"),
     ) -> None:
-        """`isolation` is "strong", "process" or None, the strongest there is. The last three are for tests."""
+        """`isolation` is "strong", "process" or None, the strongest there is; `gpu` as in `gpu.wanted`.
+
+        A call ends as if its time were up when `stopped` says that nobody waits for it. The last three are for tests.
+        """
         missing = lockdown.missing() if zygote else "there is no zygote"
         if isolation == "strong" and missing:
             raise IsolationUnavailable(f"strong isolation can't be had on this machine: {missing}")
-        self.limits = limits
+        self.limits, self.stopped = limits, stopped
         self.isolation = isolation or ("process" if missing else "strong")
+        self._device = gpus.wanted(gpu) if zygote else ("", "there is no zygote")
         settings = {
+            **{"device": self._device[0], "visible": os.environ.get("CUDA_VISIBLE_DEVICES")},
             **{"preload": list(preload), "packages": lockdown.packages(), "limits": dataclasses.asdict(limits)},
             **{"switches": sorted(_LEVELS[self.isolation] if switches is None else switches), "abi": abi},
         }
@@ -63,6 +71,19 @@ class Runner:
     def __exit__(self, *_: object) -> None:
         self.source.close()
 
+    @functools.cached_property
+    def gpu(self) -> tuple[str, str]:
+        """The device that students' processes can open, tried out behind the wall; or "", and why there is none."""
+        device, why = self._device
+        if device:
+            try:
+                with self.open({"torch_is_needed": b"import torch"}) as trial:
+                    trial.begin("", device)
+                    trial.start()
+            except RunnerFailed as error:
+                return "", f"the one that is here can't be opened by code that is being graded ({error})"
+        return device, why
+
     def open(self, modules: Mapping[str, bytes], forbid: Mapping[str, Sequence[str]] | None = None) -> Confined:
         """A submission's exercise files, by module name. `forbid` names what an exercise must not call."""
         return Confined(self, modules, forbid or {})
@@ -73,25 +94,29 @@ class Confined:
 
     def __init__(self, runner: Runner, modules: Mapping[str, bytes], forbid: Mapping[str, Sequence[str]]) -> None:
         self.runner, self.modules, self.forbid, self.limits = runner, modules, forbid, runner.limits
-        self.files = {f"{name}.py" for name in modules}
+        self.cells = {name: cells(name, source) for name, source in modules.items()}
+        self.files = {f"{name}.py" for name in modules} | {cell.file for group in self.cells.values() for cell in group}
         self.link: link.Link | None = None
         self.generation = 0  # how many processes there have been: an object lives and dies with its own
         self.imported: set[str] = set()
         self.twins: set[str] = set()
-        self.failed: dict[str, Trouble] = {}
+        self.failed: dict[str, Trouble] = {}  # by file, or a notebook's cell
+        self.fatal: set[str] = set()  # cells that ended the process
         self.spent: dict[str, float] = {}
-        self.exercise, self.backlog, self.taken = "", b"", 0
+        self.exercise, self.device, self.backlog, self.taken = "", "", b"", 0
 
-    def __enter__(self) -> Confined:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         with contextlib.suppress(RunnerFailed):  # told when it mattered, or the next submission's to tell
             self._end()
 
-    def begin(self, exercise: str) -> None:
-        """What is called from now on is paid from this exercise's time."""
-        self.exercise = exercise
+    def begin(self, exercise: str, device: str = "") -> None:
+        """What is called from now on is paid from this exercise's time, in a process that has opened `device`, if any."""
+        if device != self.device:
+            self._end()
+        self.exercise, self.device = exercise, device
 
     def module(self, name: str, exercise: str = "") -> RemoteModule:
         """The student's module: its attributes are their functions and classes."""
@@ -99,14 +124,14 @@ class Confined:
 
     def call(self, module: str, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], exercise: str, **to: Any) -> Answer:
         """Call a function of `module`, or a method of a thing (see `ask`). Raises what the student's code raised."""
-        torch, thing = sys.modules.get("torch"), to.get("thing")
+        torch, thing = sys.modules.get("torch"), to.pop("thing", None)
         grad = torch is not None and torch.is_grad_enabled()
         forbid = [] if thing else list(self.forbid.get(f"{module}.{name}", ()))
         needed = twins.among((*args, *kwargs.values()))
         if not needed.keys() <= self.twins and not thing:  # they are made before the fork
             self.runner.twins |= needed
             self._end()
-        message = {"op": "call", "name": name, "args": args, "kwargs": dict(kwargs), "grad": grad, "forbid": forbid, **to}
+        message = {"op": "call", "name": name, "args": args, "kwargs": dict(kwargs), "grad": grad, "forbid": forbid, "seed": SEED.get(), **to}
         label = f"{module}.{name}" if thing else name
         sent, reply = self.ask(message, label, exercise, module, thing)
         wanted, given = (
@@ -114,7 +139,7 @@ class Confined:
             for arrays in (sent.arrays, reply.arrays)
         )
         with self.checking(label):
-            _apply(sent.arrays, reply.message["changed"])
+            put_back(sent.arrays, reply.message["changed"])
             for item, mode in zip(sent.twins, reply.message["modes"], strict=True):
                 item.train(mode is True)
             value, made, token = (reply.message[key] for key in ("value", "object", "token"))
@@ -128,13 +153,7 @@ class Confined:
         Keeps the exercise's time. Raises what went wrong in the student's process.
         """
         exercise = exercise or self.exercise
-        if thing is None:
-            self._need(module)
-        elif self.link is None or thing[0] != self.generation:
-            raise_as(Trouble("killed", "Stopped", f"the process that held this {module} has ended"))
-        left = self.limits.exercise_seconds - self.spent.get(exercise, 0.0)
-        if left <= 0:
-            raise_as(self._used_up(exercise))
+        left = self.ready(exercise, module, thing)
         start = time.monotonic()
         request = {**message, "module": module, "object": None if thing is None else thing[1]}
         result = self._exchange(request, label, min(left, self.limits.call_seconds))
@@ -145,56 +164,81 @@ class Confined:
             raise_as(result)
         return result
 
+    def ready(self, exercise: str, module: str, thing: tuple[int, int] | None) -> float:
+        """The seconds that an exercise has left to ask in. Raises what stands in the way of asking."""
+        if self.runner.stopped():
+            raise_as(Trouble("timeout", "TimeLimit", "nobody waits for this any more"))
+        if thing is None:
+            self._need(module)
+        elif self.link is None or thing[0] != self.generation:
+            raise_as(Trouble("killed", "Stopped", f"the process that held this {module} has ended"))
+        left = self.limits.exercise_seconds - self.spent.get(exercise, 0.0)
+        if left <= 0:
+            raise_as(self._used_up(exercise))
+        return left
+
     @contextlib.contextmanager
     def checking(self, label: str) -> Iterator[None]:
         """A lie in an answer that is looked at in this block ends the process that told it."""
         try:
             yield
         except (KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError) as error:
-            trouble = _malformed(label, str(error))
+            trouble = malformed(label, str(error))
         else:
             return
         self._end()
         raise_as(trouble)
 
-    def _exchange(self, message: Mapping[str, Any], label: str, seconds: float) -> tuple[Packed, wire.Unpacked] | Trouble:
+    def _exchange(
+        self, message: Mapping[str, Any], label: str, seconds: float, read: link.Read = wire.unpack
+    ) -> tuple[Packed, wire.Unpacked] | Trouble:
         """One question and its answer; or why there is none, and then the process has ended."""
-        process, ticket = self._process(), secrets.token_hex(8)
+        ticket = secrets.token_hex(8)
         try:
             packed = pack({**message, "ticket": ticket}, strided=True)
         except wire.WireError as error:
             raise RunnerFailed(f"a check passes what can't be sent: {error}") from None
+        reply = self.converse(packed.frame, ticket, label, seconds, message["module"], read)
+        return reply if isinstance(reply, Trouble) else (packed, reply)
+
+    def converse(
+        self, frame: bytes, ticket: str, label: str, seconds: float, module: str, read: link.Read = wire.unpack
+    ) -> wire.Unpacked | Trouble:
+        """One frame and its answer; or why there is none, and then the process has ended."""
+        process = self.start()
         backlog, self.backlog = self.backlog, b""
+        limit, stopped = self.limits.reply_mb << 20, self.runner.stopped
         try:
-            reply = process.exchange(backlog + packed.frame, seconds, self.limits.reply_mb << 20)
+            reply = process.exchange(backlog + frame, seconds, limit, stopped, read)
             if reply.message.get("ticket") != ticket:
                 raise link.Malformed("it answers another question")
             self.taken += 16 * sum(math.prod(getattr(array, "shape", ())) for array in reply.arrays)
-            if self.taken > self.limits.reply_mb << 20:  # checks keep answers, and compute with them
+            if self.taken > limit:  # checks keep answers, and compute with them
                 raise link.Malformed(f"the answers of all calls are more than {self.limits.reply_mb} MiB")
         except link.TimedOut:
-            place = _place(process.line(self.files, alive=True))
-            trouble = Trouble("timeout", "TimeLimit", f"{label} ran longer than {seconds:g} s{place}")
+            where = place(process.line(self.files, alive=True))
+            trouble = Trouble("timeout", "TimeLimit", f"{label} ran longer than {seconds:g} s{where}")
         except link.Malformed as error:
-            trouble = _malformed(label, str(error))
+            trouble = malformed(label, str(error))
         except link.Gone:
-            line, printed = process.line(self.files, alive=False), process.text()
-            return dataclasses.replace(self._died(label, self._end(gone=True), line), printed=printed)
+            where, printed = process.line(self.files, alive=False), process.text()
+            return dataclasses.replace(died(label, self._end(gone=True), where, self.limits.cpu_seconds), printed=printed)
         else:
             if reply.message.get("ok") is True:
-                return packed, reply
-            return self._told(reply.message, label, process.text(), message["module"])
+                return reply
+            return self._told(reply.message, label, process.text(), module)
         printed = process.text()
         self._end()
         return dataclasses.replace(trouble, printed=printed)
 
-    def _process(self) -> link.Link:
+    def start(self) -> link.Link:
         """The submission's process, which has told that it is locked before the student's code could speak."""
         if self.link is None:
             torch = any(b"torch" in source for source in self.modules.values())
             printed, flood = self.limits.printed_kb << 10, self.limits.reply_mb << 20
             self.twins = set(self.runner.twins)
-            self.link = link.Link(self.runner.source, torch=torch, twins=self.runner.twins, printed=printed, flood=flood)
+            how: dict[str, Any] = {"torch": torch, "twins": self.runner.twins, "device": self.device}
+            self.link = link.Link(self.runner.source, **how, printed=printed, flood=flood)
             self.generation += 1
             self.imported.clear()
             try:
@@ -209,86 +253,53 @@ class Confined:
         return self.link
 
     def _need(self, module: str) -> None:
-        """Have a module imported. Why it could not be is kept, and told each time."""
-        self._process()
-        if module not in self.imported and module not in self.failed:
-            request = {"op": "import", "module": module}
-            result = self._exchange(request, f"{module}.py", self.limits.import_seconds)
+        """Have a module imported. Why it, or a cell of it, could not be is kept, and told each time."""
+        file = f"{module}.py"
+        while file not in self.failed:
+            self.start()
+            if module in self.imported:
+                return
+            self._import(module, file)
+        raise_as(self.failed[file])
+
+    def _import(self, module: str, file: str) -> None:
+        """Import a module, in the case of a notebook cell by cell, until all is done or the process has ended."""
+        deadline = time.monotonic() + self.limits.import_seconds
+        for number, part in enumerate([cell.file for cell in self.cells[module]] or [file]):
+            if part in self.fatal:
+                continue
+            request = {"op": "import", "module": module, "cell": number if self.cells[module] else None}
+            left = math.ceil(deadline - time.monotonic())
+            result = self._exchange(request, part, left) if left > 0 else used_up(part, self.limits.import_seconds)
             if isinstance(result, Trouble):
-                self.failed[module] = _import_trouble(module, result)
-            self.imported.add(module)
-        if module in self.failed:
-            raise_as(self.failed[module])
+                self.failed[part] = import_trouble(part, result)
+            if self.link is None:  # all again, without this cell
+                self.fatal.add(part)
+                if len(self.fatal) > MAX_FATAL:
+                    self.failed[file] = self.failed[part]
+                return
+        self.imported.add(module)
 
     def _told(self, message: Mapping[str, Any], label: str, printed: str, module: str) -> Trouble:
         """What the process says went wrong in the student's code. It may lie: all of it is text to show."""
         kind, name, text, own = (str(message.get(key, ""))[:2000] for key in ("kind", "type", "text", "own"))
-        frames = tuple(_frames(message.get("frames"), self.files))
+        frames = tuple(own_frames(message.get("frames"), self.files))
         known: dict[str, tuple[Kind, str, str]] = {
             "raised": ("raised", name, text if own in ("", name) else f"{own}: {text}"),
             "rule": ("rule", "RuntimeError", text),
-            "missing": ("missing", "AttributeError", f"{module}.py has no {label}: it is still to do"),
             "exited": ("exited", "Stopped", f"{label} ended the process ({own}{text and ': '}{text})"),
             "memory": ("memory", "Stopped", f"{label} needed more than the {self.limits.memory_mb:,} MiB of memory"),
         }
+        if kind == "missing":
+            broken = [self.failed[cell.file] for cell in self.cells[module] if cell.file in self.failed and cell.defines(label)]
+            return broken[-1] if broken else missing(module, label)
         if kind not in known:
-            return dataclasses.replace(_malformed(label, text), printed=printed)
+            return dataclasses.replace(malformed(label, text), printed=printed)
         return Trouble(*known[kind], frames, printed)
 
-    def _died(self, label: str, status: int | None, line: int | None) -> Trouble:
-        if status is None or status >= 0:
-            how = "" if status is None else f" (exit status {status})"
-            return Trouble("exited", "Stopped", f"{label} ended the process{how}")
-        if -status == getattr(signal, "SIGXCPU", 0):
-            return Trouble("timeout", "TimeLimit", f"{label} used up {self.limits.cpu_seconds} s of processor time")
-        name = signal.Signals(-status).name
-        how = f"{_SIGNALS.get(name, name)}{_place(line, ', ', '')}"
-        return Trouble("killed", "Stopped", f"{label} crashed the interpreter ({how})")
-
     def _used_up(self, exercise: str) -> Trouble:
-        name, seconds = exercise.rpartition(".")[2] or "the submission", self.limits.exercise_seconds
-        return Trouble("timeout", "TimeLimit", f"{name} used up its {seconds:g} s")
+        return used_up(exercise.rpartition(".")[2] or "the submission", self.limits.exercise_seconds)
 
     def _end(self, *, gone: bool = False) -> int | None:
         process, self.link = self.link, None
         return process.close(gone=gone) if process else None
-
-
-def _import_trouble(module: str, trouble: Trouble) -> Trouble:
-    """The trouble of a module that could not be imported; a syntax error has its line and code in the message."""
-    last = trouble.frames[-1] if trouble.frames else None
-    if trouble.kind != "raised":
-        text = f"{module}.py could not be imported: {trouble.message.replace(f'{module}.py', 'it', 1)}"
-    elif trouble.type in ("SyntaxError", "IndentationError", "TabError") and last:
-        text = f"{last.file} line {last.line} is no Python ({trouble.message}): {last.code}"
-    else:
-        place = f" in line {last.line}" if last else ""
-        text = f"{module}.py could not be imported: {trouble.type}{place}: {trouble.message}"
-    return dataclasses.replace(trouble, kind="import", message=text)
-
-
-def _apply(arrays: Sequence[Any], changed: Any) -> None:
-    """Let arguments that were changed in place come back changed. Raises TypeError or ValueError for a lie."""
-    for index, data in changed:
-        if type(index) is not int or not 0 <= index < len(arrays) or type(data) is not np.ndarray:
-            raise TypeError("it changed something else")
-        memory = extent(arrays[index])
-        if data.dtype != np.uint8 or data.shape != memory.shape:
-            raise ValueError("it changed the size of an argument")
-        if str(arrays[index].dtype).endswith("bool") and data.max(initial=0) > 1:
-            raise ValueError("a boolean is neither true nor false")
-        memory[:] = data
-
-
-def _frames(told: Any, files: set[str]) -> Iterator[Frame]:
-    for item in told[:50] if isinstance(told, list) else ():
-        if isinstance(item, list) and list(map(type, item)) == [str, int, str, str, str] and item[0] in files:
-            yield Frame(item[0], item[1], *(text[:200] for text in item[2:]))
-
-
-def _malformed(label: str, why: str) -> Trouble:
-    return Trouble("malformed", "Stopped", f"what {label} gave back can't be taken: {why or 'it is no answer'}")
-
-
-def _place(line: int | None, before: str = " (", after: str = ")") -> str:
-    return "" if line is None else f"{before}line {line}{after}"

@@ -58,7 +58,7 @@ class Warm:
             raise RunnerFailed("the zygote is gone") from None
         return self._answer()
 
-    def fork(self, *, torch: bool, twins: Mapping[str, str]) -> tuple[int, list[socket.socket]]:
+    def fork(self, *, torch: bool, twins: Mapping[str, str], device: str = "") -> tuple[int, list[socket.socket]]:
         if self.failed:  # it would fail again, and cost seconds each time
             raise RunnerFailed(self.failed)
         if self.process.poll() is not None:
@@ -69,7 +69,8 @@ class Warm:
             for outer, inner in pairs:
                 outer_ends.enter_context(outer)
                 inner_ends.enter_context(inner)
-            pid = self._ask("fork", [inner.fileno() for _, inner in pairs], torch=torch, twins=twins)["pid"]
+            order = {"torch": torch, "twins": twins, "device": device}
+            pid = self._ask("fork", [inner.fileno() for _, inner in pairs], **order)["pid"]
             outer_ends.pop_all()
         return pid, [outer for outer, _ in pairs]
 
@@ -97,7 +98,7 @@ class Spawned:
         self.settings = settings
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
 
-    def fork(self, *, torch: bool, twins: Mapping[str, str]) -> tuple[int, list[socket.socket]]:
+    def fork(self, *, torch: bool, twins: Mapping[str, str], device: str = "") -> tuple[int, list[socket.socket]]:
         token = secrets.token_hex(16)
         with socket.create_server(("127.0.0.1", 0)) as server:
             server.settimeout(0.5)

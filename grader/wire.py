@@ -55,13 +55,16 @@ def sizes(prefix: bytes, limit: int = MAX_BODY) -> tuple[int, int]:
     return head, body
 
 
-def unpack(head: bytes, body: bytes, *, strided: bool = False) -> Unpacked:
-    """The message of a frame. Raises WireError, and nothing else, whatever the bytes are."""
+def unpack(head: bytes, body: bytes, *, strided: bool = False, device: str = "") -> Unpacked:
+    """The message of a frame. Raises WireError, and nothing else, whatever the bytes are.
+
+    Tensors of `device` cross as those of the CPU do, and are put there; with `strided` those of any device.
+    """
     try:
         data = json.loads(head.decode("utf-8"), parse_int=_integer)
         if type(data) is not dict or data.keys() != {"v", "a"} or type(data["a"]) is not list:
             raise WireError("a frame's head is malformed")
-        reader = _Reader(data["a"], body, strided)
+        reader = _Reader(data["a"], body, strided, {"cpu", "meta", device})
         message = reader.value(data["v"], 0)
     except _FAULTS as error:
         raise WireError(f"a frame is malformed ({type(error).__name__})") from None
@@ -83,6 +86,7 @@ class _Reader:
     table: list[Any]
     body: bytes
     strided: bool
+    devices: set[str]
     arrays: list[Any] = field(default_factory=list)
     buffers: list[bytearray] = field(default_factory=list)
     used: set[int] = field(default_factory=set)
@@ -110,7 +114,7 @@ class _Reader:
         if len(shape) > MAX_RANK or not all(type(n) is int and n >= 0 for n in shape):
             raise WireError("an array's shape is malformed")
         due = 0 if device == "meta" and library == "t" else math.prod(shape) * SIZES[dtype]
-        lies = strides is not None or offset or length != due or device not in ("cpu", "meta") or (flag and device == "meta")
+        lies = strides is not None or offset or length != due or device not in self.devices or (flag and device == "meta")
         if lies and not self.strided:
             raise WireError("an array's shape and bytes don't agree")
         if not self.strided and math.prod(n for n in shape if n) > MAX_ELEMENTS:
@@ -135,6 +139,8 @@ class _Reader:
         else:
             flat = torch.frombuffer(buffer, dtype=kind)
             tensor = flat.reshape(shape) if strides is None else flat.as_strided(shape, strides)
+        if device not in ("cpu", "meta"):
+            tensor = tensor.to(device)
         return tensor.requires_grad_(True) if flag else tensor
 
     def value(self, node: Any, depth: int) -> Any:

@@ -15,10 +15,10 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from . import child, twins
+from . import child, gpu, twins
 from .course import Limits
 from .lockdown import Policy, readable
 from .packing import pack
@@ -30,8 +30,9 @@ GRACE = 0.3  # seconds that a process which hung up has to end by itself, so tha
 class Zygote:
     """Forks children, and clears away what they leave behind."""
 
-    def __init__(self, control: socket.socket, policy: Policy) -> None:
-        self.control, self.policy = control, policy
+    def __init__(self, control: socket.socket, policies: Mapping[str, Policy], visible: str | None) -> None:
+        """`policies` by the device that a process is to open, "" for none; `visible` GPUs are those that the grader sees."""
+        self.control, self.policies, self.visible = control, policies, visible
         self.children: set[int] = set()
 
     def run(self) -> None:
@@ -49,10 +50,10 @@ class Zygote:
 
     def do_fork(self, order: Mapping[str, Any], descriptors: list[int]) -> dict[str, Any]:
         if twins.make_all(order["twins"]):
-            _settle(self.policy)
+            _settle(self.policies.values())
         me, pid = os.getpid(), os.fork()
         if pid == 0:
-            self._child(me, descriptors, bool(order["torch"]))
+            self._child(me, descriptors, bool(order["torch"]), order["device"])
         for descriptor in descriptors:
             os.close(descriptor)
         self.children.add(pid)
@@ -87,15 +88,17 @@ class Zygote:
             if not orphans:
                 return
 
-    def _child(self, parent: int, descriptors: list[int], torch: bool) -> None:
+    def _child(self, parent: int, descriptors: list[int], torch: bool, device: str) -> None:
         """The life of a student's process. Never returns."""
-        ready, code = False, 1
+        ready, code, policy = False, 1, self.policies[device]
         try:
-            self._settle(descriptors, torch)
-            self.policy.enter(parent)
+            self._settle(descriptors, torch, policy.descriptor)
+            policy.enter(parent)
+            if device:
+                gpu.enter(device, policy.limits.memory_mb, self.visible)
             child.prepare()
             ready = True
-            child.serve(lambda size: os.read(FRAMES, size), _write, self.policy.limits.reply_mb << 20)
+            child.serve(lambda size: os.read(FRAMES, size), _write, policy.limits.reply_mb << 20)
         except EOFError:
             code = 0
         except BaseException as error:
@@ -104,7 +107,7 @@ class Zygote:
         finally:
             os._exit(code)
 
-    def _settle(self, descriptors: list[int], torch: bool) -> None:
+    def _settle(self, descriptors: list[int], torch: bool, ruleset: int) -> None:
         """A session and descriptors of one's own; then what must be imported before the wall is up."""
         os.setsid()
         for source, targets in zip(descriptors, ((FRAMES,), (1, 2), (TRACE,)), strict=True):
@@ -112,7 +115,7 @@ class Zygote:
                 os.dup2(source, target)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # its own: flags of a shared one would tell the next child something
         for name in os.listdir("/proc/self/fd"):
-            if int(name) > TRACE and int(name) != self.policy.descriptor:
+            if int(name) > TRACE and int(name) != ruleset:
                 with contextlib.suppress(OSError):
                     os.close(int(name))
         sys.stdout, sys.stderr = (os.fdopen(n, "w", 1, errors="replace", closefd=False) for n in (1, 2))
@@ -141,7 +144,8 @@ def main() -> None:
     for descriptor in (0, FRAMES, TRACE):  # held, so that nothing that must last gets these numbers
         os.dup2(nothing, descriptor)
     try:
-        zygote = Zygote(control, _warm(json.loads(sys.argv[1])))
+        settings = json.loads(sys.argv[1])
+        zygote = Zygote(control, _warm(settings), settings["visible"])
         control.send(b'{"ready": true}')
     except Exception as error:
         control.send(json.dumps({"failed": f"{type(error).__name__}: {error}"}).encode())
@@ -150,19 +154,22 @@ def main() -> None:
     os._exit(0)
 
 
-def _warm(settings: Mapping[str, Any]) -> Policy:
+def _warm(settings: Mapping[str, Any]) -> dict[str, Policy]:
     child.preload(settings["preload"])
-    policy = Policy(Limits(**settings["limits"]), frozenset(settings["switches"]), settings["abi"])
-    policy.build()
+    rules = Limits(**settings["limits"]), frozenset(settings["switches"]), settings["abi"]
+    policies = {device: Policy(*rules, gpu=bool(device)) for device in ("", settings["device"])}
+    for policy in policies.values():
+        policy.build()
     sys.path[:] = [path for path in sys.path if os.path.realpath(path).startswith(readable())]
     ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
-    _settle(policy)
-    return policy
+    _settle(policies.values())
+    return policies
 
 
-def _settle(policy: Policy) -> None:
+def _settle(policies: Iterable[Policy]) -> None:
     """After all that was imported and made, be ready to fork."""
-    policy.measure()
+    for policy in policies:
+        policy.measure()
     threads = len(os.listdir("/proc/self/task"))
     if threads != 1:
         raise RuntimeError(f"the zygote has {threads} threads: a fork of it could hang")

@@ -111,7 +111,7 @@ def test_attention_gradient_past_a_mask(student, rng):
         expect.close(gradient, wanted, label=f"the gradient of {name}")
 
 
-@pytest.mark.check("torch_attention.attention", points=1)
+@pytest.mark.check("torch_attention.attention", points=0.5)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_attention_as_kernels(student, rng, dtype):
     """torch's own kernels give the same output"""
@@ -215,7 +215,7 @@ def test_mha_mask(student, rng):
     expect.close(output, due_output, like=inputs.tensor(x), label="without a mask, after calls with one, output")
 
 
-@pytest.mark.check("torch_attention.MultiHeadAttention", points=1)
+@pytest.mark.check("torch_attention.MultiHeadAttention", points=0.5)
 def test_mha_gradient(student, rng):
     """gradients flow to x and to all four projections"""
     W, upstream = inputs.matrices(rng, 15), inputs.tensor(inputs.values(rng, 2, 4, 15))
@@ -283,7 +283,7 @@ def test_mha_padding_as_torch(student, rng):
     expect.close(output, due[0], like=x)
 
 
-@pytest.mark.check("torch_attention.efficient_mha", points=1)
+@pytest.mark.check("torch_attention.efficient_mha", points=0.5)
 @pytest.mark.parametrize(("n_q", "n_k"), [(5, 5), (3, 7)], ids=["square", "with a cache"])
 def test_efficient_mask_and_causal(student, rng, n_q, n_k):
     """a key is hidden when the mask or is_causal hides it"""
@@ -325,7 +325,7 @@ def test_efficient_dtype(student, rng, dtype):
         expect.equal(output[1, 2, 1:3], due[1, 2, 1:3], like=q, label="the output of queries that see no key")
 
 
-@pytest.mark.check("torch_attention.efficient_mha", points=1)
+@pytest.mark.check("torch_attention.efficient_mha", points=0.5)
 def test_efficient_gradient(student, rng):
     """gradients flow through the fused call, from non-contiguous inputs, which stay as they were"""
     arrays, upstream = inputs.qkv(rng, (2, 5), n_q=3, n_k=3), inputs.tensor(inputs.values(rng, 2, 3, 5, 7))
