@@ -10,6 +10,7 @@ from typing import Literal
 from .trouble import Trouble
 
 Status = Literal["passed", "failed", "crashed", "todo", "blocked", "skipped", "broken"]
+Shown = Literal["visible", "titles", "after_due_date", "after_published", "hidden"]
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,7 @@ class Report:
     isolation: str
     seed: int
     notes: tuple[str, ...] = ()
+    show_hidden: Shown = "titles"  # what a platform shows students of hidden checks
 
     @property
     def checks(self) -> tuple[Check, ...]:
@@ -104,6 +106,15 @@ class Report:
     @property
     def max_score(self) -> Fraction:
         return sum((exercise.max_score for exercise in self.exercises), Fraction(0))
+
+    @property
+    def left_out(self) -> dict[str, Fraction]:
+        """The points of skipped checks, by the reason."""
+        skipped = [check for check in self.checks if check.status == "skipped"]
+        return {
+            why: sum((check.points for check in skipped if check.message == why), Fraction(0))
+            for why in dict.fromkeys(check.message for check in skipped)
+        }
 
     @property
     def percent(self) -> Fraction:

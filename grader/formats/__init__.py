@@ -7,7 +7,7 @@ from importlib import import_module
 
 from ..report import Report
 
-FORMATS = ("text", "json", "html", "csv")
+FORMATS = ("text", "json", "markdown", "html", "junit", "gradescope", "github", "prairielearn", "csv")
 
 
 def render(name: str, report: Report) -> str:

@@ -20,7 +20,7 @@ def csv(report: Report) -> str:
     names = [exercise["name"] for exercise in data["exercises"]]
     scores = [exercise["score"] for exercise in data["exercises"]]
     row = [data["submission"], *scores, data["score"], data["max_score"], data["status"]]
-    return _text([["submission", *names, "score", "max_score", "status"], row])
+    return table([["submission", *names, "score", "max_score", "status"], row])
 
 
 def gradebooks(page: Class, ids: Mapping[str, str]) -> dict[str, str]:
@@ -32,13 +32,14 @@ def gradebooks(page: Class, ids: Mapping[str, str]) -> dict[str, str]:
         [f"Participant {ids[s.name]}" if ids[s.name] else "", "" if ids[s.name] else s.name, s.name, s.score] for s in students
     )
     return {
-        "gradebook.csv": _text([["student", *page.exercises, "score", "max_score", "status"], *full]),
-        "canvas.csv": _text([["Student", "ID", "SIS Login ID", "Section", page.title], *canvas]),
-        "moodle.csv": _text([["Identifier", "Username", "Full name", "Grade"], *moodle]),
+        "gradebook.csv": table([["student", *page.exercises, "score", "max_score", "status"], *full]),
+        "canvas.csv": table([["Student", "ID", "SIS Login ID", "Section", page.title], *canvas]),
+        "moodle.csv": table([["Identifier", "Username", "Full name", "Grade"], *moodle]),
     }
 
 
-def _text(rows: Iterable[Iterable[object]]) -> str:
+def table(rows: Iterable[Iterable[object]]) -> str:
+    """Rows as CSV."""
     file = io.StringIO()
     writer = _csv.writer(file, lineterminator="\r\n")
     writer.writerows([_harmless(cell) for cell in row] for row in rows)

@@ -42,7 +42,7 @@ def _exercise(exercise: Exercise) -> dict[str, Any]:
 def _check(check: Check) -> dict[str, Any]:
     data: dict[str, Any] = {
         "id": check.id,
-        "title": check.title,
+        "title": printable(check.title),
         "points": number(check.points),
         "earned": number(check.earned),
         "status": check.status,

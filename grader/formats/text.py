@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 from fractions import Fraction
 
 from rich.console import Console
@@ -20,8 +21,14 @@ COLOUR: dict[Status, str] = {
 BAR = 10  # cells
 
 
-def text(report: Report, *, colour: bool = False, width: int = 100, brief: bool = False) -> str:
-    """A table of the exercises, then for each one in trouble its first cause; `brief` shows only what to do next."""
+def text(
+    report: Report, *, colour: bool = False, width: int = 100, brief: bool = False, step: int = 0, ask: str = "", end: str = ""
+) -> str:
+    """A table of the exercises, then for each one in trouble its first cause; `brief` shows only what to do next.
+
+    `step` asks for a step of the next exercise's ladder of hints, `ask` is how to ask for one, and `end` what is said when
+    all is done.
+    """
     console = Console(
         file=io.StringIO(), force_terminal=colour, width=width, highlight=False, color_system="auto" if colour else None
     )
@@ -31,14 +38,19 @@ def text(report: Report, *, colour: bool = False, width: int = 100, brief: bool 
         console.print(Text(f"isolation: {report.isolation}", style="dim"))
     for note in report.notes:
         console.print(Text(printable(note), style="cyan"))
+    for why, points in report.left_out.items():
+        console.print(Text(f"left out: {number(round(points, 2))} points, {printable(why)}", style="cyan"))
     said: set[str] = set()
     for exercise in _shown(report, brief):
         message = exercise.trouble.message if exercise.trouble else ""
         if message not in said:  # a file that can't be imported is told once
             _cause(console, exercise, is_next=exercise is report.next)
+            for hint in _hints(exercise, is_next=exercise is report.next, step=step, ask=ask):
+                console.print(_indented(hint))
         said.add(message)
     if report.next is None and report.status == "graded":
         console.print(Text("Every check passes.", style="bold green"))
+        console.print(Text(f"\n{end}\n" if end else "", style="green"), end="")
     file = console.file
     assert isinstance(file, io.StringIO)
     return "\n".join(line.rstrip() for line in file.getvalue().split("\n"))
@@ -65,18 +77,33 @@ def _shown(report: Report, brief: bool) -> list[Exercise]:
 
 
 def _cause(console: Console, exercise: Exercise, is_next: bool) -> None:
-    troubled = [check for check in exercise.checks if check.status not in ("passed", "skipped")]
-    first = next((check for check in troubled if check.status == "broken"), troubled[0])
+    troubled, first = _trouble(exercise)
     console.print(Text("\nNext: " if is_next else "\n", style="bold").append(exercise.name))
     console.print(_indented(_told(first)))
     if len(troubled) > 1 and first.status != "todo":
         console.print(_indented(Text(f"{len(troubled)} of its {len(exercise.checks)} checks do not pass", style="dim")))
-    hint = (
-        "" if first.follows else first.mistake.hint if first.mistake else exercise.hints[0] if is_next and exercise.hints else ""
-    )
+
+
+def _trouble(exercise: Exercise) -> tuple[list[Check], Check]:
+    """The checks that do not pass, and the one to tell of."""
+    troubled = [check for check in exercise.checks if check.status not in ("passed", "skipped")]
+    return troubled, next((check for check in troubled if check.status == "broken"), troubled[0])
+
+
+def _hints(exercise: Exercise, is_next: bool, step: int, ask: str) -> Iterator[Text]:
+    """The mistake's own hint and, for the next exercise, the step of its ladder that was asked for, or else the first."""
+    first, ladder = _trouble(exercise)[1], exercise.hints if is_next else ()
     imported = first.trouble is None or first.trouble.kind != "import"  # what is no Python needs no hint on attention
-    if hint and imported and first.status not in ("broken", "blocked"):
-        console.print(_indented(Text("Hint: ", style="bold").append(hint, style="not bold")))
+    if first.follows or not imported or first.status in ("broken", "blocked"):
+        return
+    if first.mistake:
+        yield Text("Hint: ", style="bold").append(first.mistake.hint, style="not bold")
+    shown = min(step or (not first.mistake), len(ladder))
+    if shown:
+        name = f"Hint {shown} of {len(ladder)}: " if step else "Hint: "
+        yield Text(name, style="bold").append(ladder[shown - 1], style="not bold")
+    if ask and shown < len(ladder):
+        yield Text(f"({'the next step' if shown else 'more'}: {ask}{f'={shown + 1}' * (shown > 0)})", style="dim")
 
 
 def _told(check: Check) -> Text:
