@@ -244,6 +244,14 @@ def kv_cache_bytes(
     raise NotImplementedError("kv_cache_bytes is still to do")
 
 
+# %% [markdown] question="when-to-share" points=2
+# ## In your own words: when to share?
+#
+# One model answers many users at a time and writes long texts; another reads 128 tokens, puts a label on
+# them, and writes nothing. For which of them would you share key/value heads, and why not for the other?
+# What is paid for it, and why not go on to a single KV head? (Three or four sentences, for a person to read
+# and grade.)
+
 # %% [markdown]
 # ## Take with you
 #

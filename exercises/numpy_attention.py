@@ -333,6 +333,20 @@ class MultiHeadAttention:
         raise NotImplementedError("MultiHeadAttention is still to do")
 
 
+# %% [markdown] question="one-wide-head" points=2
+# ## In your own words: why not one wide head?
+#
+# A colleague wants it simple: "With `d_model = 512`, one head of 512 features costs as many products as
+# eight heads of 64. Let us take one." What would the model lose? Give a sentence in which one token needs
+# two things at once, and say what a single set of weights has to do there. (Three or four sentences, for a
+# person to read and grade.)
+
+# %% [markdown] question="what-is-w-o-for" points=2
+# ## In your own words: what is $W_O$ for?
+#
+# Another colleague leaves $W_O$ out, because the merged heads have the right shape without it. On which
+# heads can a given feature of the output then draw? What can a layer with $W_O$ do that this one can't?
+
 # %% [markdown]
 # ## Take with you
 #

@@ -1,12 +1,15 @@
-"""`grader build`: the stubs that students get, made from the solutions by emptying the marked regions."""
+"""`grader build`: the stubs and notebooks that students get, made from the solutions by emptying the marked regions."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from contextlib import nullcontext
+from fractions import Fraction
 from pathlib import Path
 
 from .course import Course
+from .worksheet import WorksheetError, worksheet
 
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 
@@ -20,12 +23,48 @@ def build(course: Course) -> dict[Path, str]:
 
     Raises BuildError for a bad marker, a solution that is missing or no Python, and an exercise without a marked region.
     """
-    return {course.stubs / f"{module}.py": _stub(course, module) for module in course.modules}
+    stubs = {module: _stub(course, module) for module in course.modules}
+    return {course.stubs / f"{module}.py": stub for module, stub in stubs.items()} | _notebooks(course, stubs)
+
+
+def exercise_points(course: Course) -> dict[str, Fraction]:
+    """What each exercise is worth, by its name, on any machine: checks that need a GPU are left out. Raises BuildError."""
+    import pytest
+
+    from .checks import Checks
+    from .grade import GraderFailed, run_checks
+
+    points = dict.fromkeys((exercise.name for exercise in course.exercises), Fraction(0))
+
+    class Collected(Checks):
+        def pytest_collection_finish(self, session: pytest.Session) -> None:
+            for item in session.items:
+                if item.nodeid in self.described and "gpu" not in getattr(item, "fixturenames", ()):
+                    points[self.described[item.nodeid].exercise] += self.described[item.nodeid].points
+
+    try:
+        run_checks(Collected(course, course.seed, None), (), lambda _: nullcontext(None), lambda _: None)  # type: ignore[arg-type]
+    except GraderFailed as error:
+        raise BuildError(f"the checks say what exercises are worth, and {error}") from None
+    return points
+
+
+def _notebooks(course: Course, stubs: dict[str, str]) -> dict[Path, str]:
+    points, made = exercise_points(course), {}
+    for module, stub in stubs.items():
+        own = {exercise.function: points[exercise.name] for exercise in course.exercises if exercise.module == module}
+        more = course.solutions / "notebooks" / f"{module}.py"
+        try:
+            text = worksheet(module, stub, more.read_text(encoding="utf-8") if more.is_file() else "", own)
+        except WorksheetError as error:
+            raise BuildError(f"{module}.ipynb: {error}") from None
+        made[course.stubs / f"{module}.ipynb"] = text
+    return made
 
 
 def stale(course: Course, built: dict[Path, str]) -> list[str]:
     """A sentence for each generated file that is missing, differs from what `build` gives, or that nothing generates."""
-    found = set(course.stubs.glob("*.py")) if course.stubs.is_dir() else set()
+    found = {path for path in course.stubs.glob("*") if path.suffix in (".py", ".ipynb")} if course.stubs.is_dir() else set()
     names = {path: path.relative_to(course.root).as_posix() for path in found | built.keys()}
     sentences = [f"{names[path]}: nothing generates it" for path in sorted(found - built.keys())]
     for path, text in built.items():

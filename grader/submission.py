@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from .notebooks import notebook_source
+
 MAX_BYTES = 1_000_000  # a lesson's file has about 20,000
+MAX_NOTEBOOK_BYTES = 10_000_000  # its pictures stand in it
 
 
 class SubmissionError(Exception):
@@ -45,7 +47,7 @@ def read_submission(path: Path, modules: Sequence[str]) -> Submission:
     except (OSError, ValueError) as error:
         raise SubmissionError(f"{path} can't be read: {_reason(error)}") from None
     if stat.S_ISDIR(info.st_mode):
-        return _collect(path.resolve().name, _files_in(path, modules))
+        return collect(path.resolve().name, _files_in(path, modules))
     if path.suffix not in (".py", ".ipynb"):
         raise SubmissionError(f"{path} is no submission: a folder, a .py file or a notebook (.ipynb) was due")
     module = _module_named(path.stem, modules)
@@ -53,7 +55,7 @@ def read_submission(path: Path, modules: Sequence[str]) -> Submission:
         raise SubmissionError(
             f"{path.name} is none of the exercise files ({', '.join(f'{name}.py' for name in modules)}, or .ipynb)"
         )
-    submission = _collect(path.stem, {module: path})
+    submission = collect(path.stem, {module: path})
     if submission.refused and path.suffix == ".ipynb":
         raise SubmissionError(submission.refused[module])
     return submission
@@ -78,7 +80,8 @@ def _module_named(stem: str, modules: Sequence[str]) -> str | None:
     return next((module for module in modules if module in stem), None)
 
 
-def _collect(name: str, paths: Mapping[str, Path]) -> Submission:
+def collect(name: str, paths: Mapping[str, Path]) -> Submission:
+    """A submission of these files, by their modules. What can't be taken is refused, and the others count."""
     sources: dict[str, bytes] = {}
     refused: dict[str, str] = {}
     for module, path in paths.items():
@@ -93,7 +96,13 @@ def read_source(path: Path) -> bytes:
     """The Python source of one exercise file. Raises Refused with the rest of a sentence that begins with the file's name."""
     data = _read_regular(path)
     if path.suffix == ".ipynb":
-        return notebook_source(data)
+        try:
+            data = notebook_source(_utf8(data).encode())
+        except (ValueError, RecursionError):
+            raise Refused("is no Jupyter notebook: save it again from Jupyter") from None
+        if len(data) > MAX_BYTES:
+            raise Refused(f"holds more than {MAX_BYTES:,} bytes of code: hand in only the exercise's own code")
+        return data
     if b"\0" in data:
         raise Refused("holds null bytes: it is no Python source. Save it as plain text")
     if b"coding" not in data[:200]:
@@ -101,8 +110,14 @@ def read_source(path: Path) -> bytes:
     return data
 
 
+def size_limit(path: Path) -> int:
+    """How many bytes of a file are read."""
+    return MAX_NOTEBOOK_BYTES if path.suffix == ".ipynb" else MAX_BYTES
+
+
 def _read_regular(path: Path) -> bytes:
     """The bytes of a regular file, opened so that a link or a pipe put in its place is refused and never waited for."""
+    most = size_limit(path)
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     try:
         if path.is_symlink():
@@ -113,9 +128,9 @@ def _read_regular(path: Path) -> bytes:
     except OSError as error:
         raise Refused(f"can't be read: {_reason(error)}") from None
     with os.fdopen(descriptor, "rb") as file:
-        data = file.read(MAX_BYTES + 1)
-    if len(data) > MAX_BYTES:
-        raise Refused(f"is larger than {MAX_BYTES:,} bytes: hand in only the exercise's own code")
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise Refused(f"is larger than {most:,} bytes: hand in only the exercise's own code")
     return data
 
 
@@ -125,28 +140,6 @@ def _utf8(data: bytes) -> str:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise Refused(f"is not UTF-8 text (line {line}, byte 0x{data[error.start]:02x}): save it as UTF-8") from None
-
-
-def notebook_source(data: bytes) -> bytes:
-    """The code cells of a notebook as one module; IPython's magics and shell lines become comments."""
-    try:
-        cells = json.loads(_utf8(data))["cells"]
-        sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise Refused("is no Jupyter notebook: save it again from Jupyter") from None
-    return "\n\n".join(_without_magics(source) for source in sources).encode("utf-8", "replace")
-
-
-def _without_magics(source: str) -> str:
-    lines = source.split("\n")
-    if lines[0].startswith("%%"):
-        lines = [f"# {line}" for line in lines] if not lines[0].startswith(("%%time", "%%capture")) else ["", *lines[1:]]
-    return "\n".join(_plain(line) for line in lines)
-
-
-def _plain(line: str) -> str:
-    body = line.lstrip()
-    return f"{line[: len(line) - len(body)]}pass  # {body}" if body.startswith(("%", "!", "?")) else line
 
 
 def _reason(error: Exception) -> str:

@@ -389,7 +389,7 @@ def cache_of_repeated_heads(self: nn.Module, x: Tensor, cache: Cache | None = No
     return project_out(self, join(heads), x), (k, v)
 
 
-@instead_of(GroupedQueryAttention.forward)
+@instead_of(GroupedQueryAttention.forward, remembers=True)
 def cache_kept_in_the_module(self: nn.Module, x: Tensor, cache: Cache | None = None) -> tuple[Tensor, Cache]:
     """The module remembers earlier calls by itself, so a new sequence goes on where another ended.
 
