@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -21,6 +22,7 @@ from .student import Origin, enforce
 from .submission import Submission
 
 MARKER = 'check(exercise, points): a graded check of "module.function"; parametrized cases share its points'
+TOO_LATE = Verdict("crashed", "the time of the whole run was over before this check")
 
 
 class Checks:
@@ -30,6 +32,7 @@ class Checks:
         """Without a catalogue of mistakes no call is recorded and none is named."""
         self.course, self.seed, self.catalogue = course, seed, catalogue
         self.described: dict[str, Check] = {}  # by node id; their outcome is not yet known
+        self.chosen: list[str] = []  # the node ids that will run
         self.verdicts: dict[str, Verdict] = {}
         self.notes: list[str] = []
 
@@ -40,21 +43,35 @@ class Checks:
     def submit(self, submission: Submission, origin: Origin) -> None:
         """Make `submission` the one that checks meet, with its modules from `origin`."""
         self.submission, self.origin = submission, origin
-        self.verdicts, self.notes = {}, []
+        self.verdicts, self.notes, self.remarks = {}, [], defaultdict[str, list[str]](list)
         if self.catalogue is not None:
             self.catalogue.named.clear()
         self.calls: dict[str, list[Call]] = {}  # by exercise, for the diagnosis
 
+    def wrong(self) -> set[str]:
+        """The exercises in which something was wrong."""
+        return {self.described[id].exercise for id, it in self.verdicts.items() if it.status in ("failed", "crashed")}
+
     def report(self, isolation: str) -> Report:
         """The report of the checks that ran since `submit`, with the mistakes that explain what they saw."""
-        described = ((self.described.get(id), verdict) for id, verdict in self.verdicts.items())
-        checks = [_decided(check, verdict) for check, verdict in described if check is not None]
+        checks = self._checks(self.verdicts)
         wrong = {check.exercise for check in checks if check.status in ("failed", "crashed")}
         causes = {exercise: self._cause(exercise, wrong) for exercise in sorted(wrong, key=self._place)}
         checks = [replace(check, **causes[check.exercise]) if not check.settled else check for check in checks]
-        names = ((exercise.name, exercise.hints) for exercise in self.course.exercises)
-        exercises = by_exercise(checks, names)
-        return Report(self.submission.name, exercises, isolation, self.seed, (*self.submission.notes, *self.notes))
+        return self._report(checks, isolation)
+
+    def so_far(self, isolation: str) -> Report:
+        """The report should the time be over now: without causes, and nothing for the checks that did not run."""
+        return self._report(self._checks(dict.fromkeys(self.chosen, TOO_LATE) | self.verdicts), isolation)
+
+    def _checks(self, verdicts: Mapping[str, Verdict]) -> list[Check]:
+        described = ((self.described.get(id), verdict, self.remarks[id]) for id, verdict in verdicts.items())
+        return [_decided(check, verdict, remarks) for check, verdict, remarks in described if check is not None]
+
+    def _report(self, checks: list[Check], isolation: str) -> Report:
+        exercises = by_exercise(checks, ((exercise.name, exercise.hints) for exercise in self.course.exercises))
+        notes = (*self.submission.notes, *self.notes)
+        return Report(self.submission.name, exercises, isolation, self.seed, notes, self.course.show_hidden)
 
     def _cause(self, exercise: str, wrong: set[str]) -> dict[str, Any]:
         """Why an exercise went wrong: the exercise that it follows from, its mistake, or else a symptom."""
@@ -98,8 +115,24 @@ class Checks:
         """The student's module that the check's exercise lives in."""
         exercise = self.described[request.node.nodeid].exercise
         enforce(self.submission, self.course.rules, exercise)
-        module = self.origin.module(exercise.rpartition(".")[0], exercise)
-        return Recorder(module, self.calls.setdefault(exercise, [])) if self.catalogue else module
+        device = request.getfixturevalue("gpu") if "gpu" in request.fixturenames else ""
+        module = self.origin.module(exercise.rpartition(".")[0], exercise, device)
+        if self.catalogue is None or device:  # a mistake shows without a GPU, in calls that are quicker to replay
+            return module
+        return Recorder(module, self.calls.setdefault(exercise, []))
+
+    @pytest.fixture
+    def gpu(self) -> str:
+        """The device of a check that asks for a GPU. Where there is none the check is skipped."""
+        device, why = self.origin.gpu
+        if not device:
+            pytest.skip(f"needs a GPU: {why}")
+        return device
+
+    @pytest.fixture
+    def remark(self, request: pytest.FixtureRequest) -> Callable[[str], None]:
+        """Says what the report should tell of a check although it passes."""
+        return self.remarks[request.node.nodeid].append
 
     @pytest.fixture
     def rng(self, request: pytest.FixtureRequest) -> np.random.Generator:
@@ -120,6 +153,10 @@ class Checks:
         ids = Counter(check.id for check in self.described.values())
         for id in (id for id, count in ids.items() if count > 1):
             raise pytest.UsageError(f"two checks have the id {id}: give one test function another name")
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Know what will run."""
+        self.chosen = [item.nodeid for item in session.items]
 
     def _describe(self, item: pytest.Item, marker: pytest.Mark, cases: int) -> Check:
         where = f"{item.location[0]}:{(item.location[1] or 0) + 1}"
@@ -181,5 +218,6 @@ def _function(item: pytest.Item) -> str:
     return item.nodeid.partition("[")[0]
 
 
-def _decided(check: Check, verdict: Verdict) -> Check:
-    return replace(check, status=verdict.status, message=verdict.message, trouble=verdict.trouble)
+def _decided(check: Check, verdict: Verdict, remarks: list[str]) -> Check:
+    message = verdict.message or "; ".join(remarks)
+    return replace(check, status=verdict.status, message=message, trouble=verdict.trouble)

@@ -79,6 +79,7 @@ def _replacing(path: Path) -> Iterator[Any]:
 def grade_class(
     folder: Path, out: Path, course: Course, tell: Callable[[int, int, Mapping[str, Any] | None], None],
     *, workers: int | None = None, address: str = "", seed: int | None = None, select: str = "", isolation: str | None = None,
+    gpu: str = "auto",
 ) -> list[str]:  # fmt: skip
     """Grade a class into `out`. What was graded before and has not changed is kept.
 
@@ -87,7 +88,7 @@ def grade_class(
     if out.resolve() == folder.resolve() or out.resolve() in folder.resolve().parents:
         raise ClassError(f"{folder} would be mixed with the results: give --out a folder that does not hold it")
     found, aside = discover(folder, course, out)
-    order = Order(str(course.root), grader_digest(course), course.seed if seed is None else seed, select, isolation)
+    order = Order(str(course.root), grader_digest(course), course.seed if seed is None else seed, select, isolation, gpu)
     try:
         with _alone_in(out), contextlib.closing(Journal(out / JOURNAL)) as journal:
             same = _same(found, journal, order, course)

@@ -12,13 +12,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from .mistakes import Variant, grafted, pairs, singles
-from .recording import Call, replay
+from .recording import ATTRIBUTES, Call, replay, replayed
 from .report import Mistake, together
-from .seen import Seen, leaves
+from .seen import Part, Seen, textures
 
 MOST_KEPT = 300_000  # answers, so that a long class stays small
-FEW = 300  # so many pairs are all tried
+MOST_PAIRS = 200  # are tried in one diagnosis: a count, and no clock, so that the same code is always told the same
 
 
 class Catalogue:
@@ -28,7 +30,7 @@ class Catalogue:
         self._load = load
         self._singles: dict[str, list[Variant]] = {}
         self._pairs: dict[str, list[Variant]] = {}
-        self._seen: dict[tuple[str, str, bytes], Seen] = {}
+        self._seen: dict[tuple[str, str, bytes, bool], Seen] = {}
         self.named: set[str] = set()  # mistakes of the same student's other exercises: preferred where several explain all
 
     @functools.cached_property
@@ -48,59 +50,87 @@ class Catalogue:
             self._pairs[exercise] = list(pairs(self.recipes[exercise], exercise.partition(".")[0]))
         return self._pairs[exercise]
 
-    def seen(self, exercise: str, name: str, target: Callable[..., Any], call: Call) -> Seen:
-        """What `target` gives on `call`."""
-        key = (exercise, name, call.digest)
+    def seen(self, exercise: str, name: str, target: Callable[..., Any], call: Call, back: bool = True) -> Seen:
+        """What `target` gives on `call`; without `back` the gradients may be missing, which is quicker."""
+        if getattr(target, "remembers", False):
+            return replay(call, target)  # on what its instance has seen so far, which is not part of the call
+        back = back and call.cost[0]
+        key = (exercise, name, call.digest, back)
         if len(self._seen) > MOST_KEPT:
             self._seen.clear()
         if key not in self._seen:
-            self._seen[key] = replay(call, target)
+            self._seen[key] = replay(call, target, back=back, shared=True)
         return self._seen[key]
 
     def diagnose(self, exercise: str, calls: list[Call]) -> tuple[Mistake, ...]:
         """The mistakes in the student's code, when one variant explains every call; nothing when none does.
 
-        Calls whose right answer is random, such as dropout in training, tell nothing and are left out.
+        Of calls whose right answer is random, such as dropout in training, only one that equals a variant's to the last
+        digit tells anything: they decide where nothing else is wrong, or where several variants explain the rest.
         """
-        steady, wrong = self.judged(exercise, calls)
+        steady, wrong, loose = self.judged(exercise, calls)
+        wrong = sorted(wrong or loose, key=lambda call: call.cost)
         if not wrong:
             return ()
-        calls = [*wrong, *(call for call in steady if call not in wrong)]
-        singles, pairs = self.singles(exercise), self.likely_pairs(exercise, wrong)
-        for random, variants in ((False, singles), (False, pairs), (True, singles)):
-            found = [v for v in variants if all(self.explains(exercise, v, call, call in wrong, random) for call in calls)]
+        calls = [*wrong, *sorted((call for call in steady if call not in wrong), key=lambda call: call.cost)]
+        for variants in (*self.tiers(exercise), self.likely_pairs(exercise, wrong)):
+            found = [v for v in variants if all(self.explains(exercise, v, call, call in wrong) for call in calls)]
             if found:
-                return self.chosen(found, crashed=all(call.seen.error for call in wrong))
+                surer = [v for v in found if all(self.explains(exercise, v, call, True) for call in loose)]
+                return self.chosen(surer or found, crashed=all(call.seen.error for call in wrong))
         return ()
 
-    def judged(self, exercise: str, calls: list[Call]) -> tuple[list[Call], list[Call]]:
-        """The calls whose right answer is known, and those of them that the student's code got wrong."""
+    def tiers(self, exercise: str) -> Iterator[list[Variant]]:
+        """The single mistakes: those known from other exercises, the exercise's own, and those of exercises that it is made of."""
+        variants, module = self.singles(exercise), exercise.partition(".")[0]
+        own = {variant.name for variant in variants}
+        others = [{variant.name for variant in self.singles(name)} for name in self.recipes if name.startswith(f"{module}.")]
+        inner = set[str]().union(*(names for names in others if names < own))
+        places = {name: 0 if name in self.named else 1 if name not in inner else 2 for name in own}
+        yield from ([variant for variant in variants if places[variant.name] == place] for place in range(3))
+
+    def judged(self, exercise: str, calls: list[Call]) -> tuple[list[Call], list[Call], list[Call]]:
+        """The calls with one right answer, those of them that the student's code got wrong, and calls that differ by chance."""
         recipe = self.recipes.get(exercise)
         if recipe is None:
-            return [], []
-        steady = [call for call in calls if self.steady(exercise, "", recipe, call)]
-        return steady, [call for call in steady if not call.seen.fulfils(self.seen(exercise, "", recipe, call))]
+            return [], [], []
+        steady, wrong, loose = list[Call](), list[Call](), list[Call]()
+        for call in calls:
+            right = self.gives(exercise, "", recipe, call, wrong=False)
+            (steady if right or self.steady(exercise, recipe, call) else loose).append(call)
+            if not right and steady and steady[-1] is call:
+                wrong.append(call)
+        return steady, wrong, loose
 
     def likely_pairs(self, exercise: str, wrong: list[Call]) -> Iterator[Variant]:
-        """The pairs worth a try, judged by their parts on the wrong call with the fewest arguments, where least can be hidden.
-
-        A mistake that does not show there leaves the other one alone: then that one must explain the call.
-        """
-        recipe, call = self.recipes[exercise], min(wrong, key=lambda call: len(leaves((call.args, dict(call.kwargs)))))
+        """The pairs worth a try, the likeliest first, judged by their parts on the wrong call with the least to it."""
+        recipe, call = self.recipes[exercise], wrong[0]
         if inspect.isclass(recipe):
             return  # a layer has thousands, and is better told by the exercises that it is made of
-        seen = {variant.name: self.seen(exercise, variant.name, variant.call, call) for variant in self.singles(exercise)}
-        shown = {name for name, it in seen.items() if not it.matches(self.seen(exercise, "", recipe, call))}
-        explain = {name for name, it in seen.items() if it.matches(call.seen)}
+        traits = [self._traits(exercise, v.name, v.call, call) for v in self.singles(exercise)]
+        right = self._traits(exercise, "", recipe, call)
+        got = _traits_of(call.seen, call.answer)
         pairs = self.pairs(exercise)
-        likely = [pair for pair in pairs if self._likely({mistake.name for mistake in pair.mistakes}, shown, explain)]
-        yield from likely
-        if len(pairs) <= FEW:
-            yield from (pair for pair in pairs if pair not in likely)
+        places = {variant.name: place for place, variant in enumerate(self.singles(exercise))}
+        halves = [[places[mistake.name] for mistake in pair.mistakes] for pair in pairs]
+        first, second = np.array(halves, int).reshape(-1, 2).T
+        order = likeliest(_unlike([*traits, got], right), _unlike([*traits, right], got), first, second)
+        yield from (pairs[place] for place in order[:MOST_PAIRS])
 
-    @staticmethod
-    def _likely(names: set[str], shown: set[str], explain: set[str]) -> bool:
-        return names <= shown or bool(names & explain and not (names - explain) & shown)
+    def _traits(self, exercise: str, name: str, target: Callable[..., Any], call: Call) -> tuple[Any, ...]:
+        return _traits_of(self.seen(exercise, name, target, call, False), replayed(call, target))
+
+    def explains(self, exercise: str, variant: Variant, call: Call, wrong: bool) -> bool:
+        """Whether the variant gives what the student's code gave: a wrong answer to the last digit, a right one as well."""
+        return self.gives(exercise, variant.name, variant.call, call, wrong)
+
+    def gives(self, exercise: str, name: str, target: Callable[..., Any], call: Call, wrong: bool) -> bool:
+        """Whether `target` gives what the student's code gave, the gradients last."""
+        for back in (False, True):
+            seen = self.seen(exercise, name, target, call, back)
+            if not (seen.matches(call.seen, back) if wrong else call.seen.fulfils(seen, back)):
+                return False
+        return True
 
     def chosen(self, found: list[Variant], crashed: bool) -> tuple[Mistake, ...]:
         """Of variants that no call tells apart: what other exercises have shown; else two at most, and none for a mere crash."""
@@ -113,28 +143,50 @@ class Catalogue:
         first, second = (together(mistakes) for mistakes in distinct)
         return (replace(first, text=f"{first.text} Or, which looks the same here: {second.text}"),)
 
-    def explains(self, exercise: str, variant: Variant, call: Call, wrong: bool, random: bool) -> bool:
-        """Whether the variant gives what the student's code gave; a random one explains any wrong answer of its form."""
-        seen = self.seen(exercise, variant.name, variant.call, call)
-        if not wrong or seen.matches(call.seen):
-            return call.seen.fulfils(seen)
-        return random and seen.form == call.seen.form and not self.steady(exercise, variant.name, variant.call, call)
-
     def follows(self, exercise: str, calls: list[Call], own: Mapping[str, Callable[..., Any]]) -> bool:
         """Whether the exercise, put together from the student's `own` other functions, fails just as the student's does."""
         recipe = self.recipes.get(exercise)
         if recipe is None:
             return False
         built = grafted(recipe, {self.recipes[name]: function for name, function in own.items() if name in self.recipes})
-        steady = [call for call in calls if self.steady(exercise, "", recipe, call)]
+        steady = [call for call in calls if self.steady(exercise, recipe, call)]
         return built is not recipe and all(replay(call, built).matches(call.seen) for call in steady)
 
-    def steady(self, exercise: str, name: str, target: Callable[..., Any], call: Call) -> bool:
-        """Whether `target` gives the same answer to the same call twice."""
-        key = (exercise, f"{name} again", call.digest)
+    def steady(self, exercise: str, target: Callable[..., Any], call: Call) -> bool:
+        """Whether the right version `target` gives the same answer with other random numbers, so that only it is right."""
+        if call.method == ATTRIBUTES:
+            return False
+        key = (exercise, "again", call.digest, False)
         if key not in self._seen:
-            self._seen[key] = replay(call, target)
-        return self._seen[key].matches(self.seen(exercise, name, target, call))
+            self._seen[key] = replay(call, target, back=False, shared=True, luck=1)
+        return self._seen[key].matches(self.seen(exercise, "", target, call, False), back=False)
+
+
+def _traits_of(seen: Seen, answer: Any) -> tuple[Any, ...]:
+    return (seen.error, seen.numbers), seen.changed, *seen.parts, *textures(answer)
+
+
+def _unlike(all_traits: list[tuple[Any, ...]], others: tuple[Any, ...]) -> Any:
+    """For each row of traits, in which of them it differs from `others`."""
+    width = max(map(len, [*all_traits, others]))
+    rows = [[*map(_differ, traits, others)] + [True] * abs(len(traits) - len(others)) for traits in all_traits]
+    return np.array([row + [False] * (width - len(row)) for row in rows])
+
+
+def _differ(a: Any, b: Any) -> bool:
+    return not a.matches(b) if isinstance(a, Part) and isinstance(b, Part) else bool(a != b)
+
+
+def likeliest(shown: Any, unlike: Any, first: Any, second: Any) -> Any:
+    """The places of pairs (`first`, `second`: rows of the tables), those that explain best first.
+
+    The tables say in which traits a mistake differs from the right answer (`shown`, whose last row says in which the
+    student's answer does) and from the student's (`unlike`). What neither mistake changes has to be right, and what only one of
+    them changes has to be as that one makes it. Of what both change nothing can be said.
+    """
+    a, b, astray = shown[first], shown[second], shown[-1]
+    odd = (astray & ~(a | b)) | (a & ~b & unlike[first]) | (b & ~a & unlike[second])
+    return np.lexsort(((a & b).sum(1), odd.sum(1)))
 
 
 def load_catalogue(folder: Path) -> Catalogue | None:

@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 from .course import Course
 from .formats.escape import printable
-from .submission import MAX_BYTES, Refused, Submission, SubmissionError, read_source
+from .submission import Refused, Submission, SubmissionError, read_source, size_limit
 
 MAX_FILES, MAX_NAME = 2_000, 200
 CODE, ZIP = (".py", ".ipynb"), ".zip"
@@ -60,7 +60,7 @@ class Upload:
             with zipfile.ZipFile(self.path) as archive, archive.open(self.member) as file:
                 if stat.S_ISLNK(archive.getinfo(self.member).external_attr >> 16):
                     raise Refused("is a symbolic link: hand in the file itself")
-                data = file.read(MAX_BYTES + 1)
+                data = file.read(size_limit(Path(self.name)) + 1)
         except (*BROKEN_ZIP, KeyError) as error:
             raise Refused(f"can't be unpacked: {error}") from None
         with tempfile.TemporaryDirectory() as folder:  # nothing of the member's name reaches the disk

@@ -18,14 +18,15 @@ from numpy.typing import NDArray
 from grader.trouble import Opaque, Stopped
 
 __tracebackhide__ = True  # pytest then shows the line of the check, not of this file
-
 Floats = NDArray[np.float64]
 TOLERANCE = {"float32": (1e-5, 1e-6), "float64": (1e-12, 1e-12)}  # (relative, absolute); other types: exact
 KINDS = {"array": "a NumPy array", "tensor": "a torch tensor"}
 
 
-def fail(message: str) -> NoReturn:
-    raise AssertionError(message)
+def fail(message: str, seen: object = None) -> NoReturn:
+    error = AssertionError(message)
+    error.seen = seen  # type: ignore[attr-defined]  # for a picture: what came, what was due, where it is right
+    raise error
 
 
 def array(got: Any, like: Any, shape: Sequence[int] | None = None, label: str = "output") -> Any:
@@ -249,12 +250,12 @@ def _compare(have: Floats, due: Floats, slack: Floats, label: str, flags: bool =
     is_now, wanted = _numbers(have[at], due[at], flags)
     text = f"{_name(label, at)} is {is_now}, due was {wanted}; {wrong.sum()} of {wrong.size} values "
     if odd.any():
-        fail(text + "are not finite")
+        fail(text + "are not finite", (have, due, right))
     for order in list(itertools.permutations(range(due.ndim)))[1:] if due.ndim < 6 else []:
         turned = due.transpose(order)
         if turned.shape == have.shape and np.all(np.abs(have - turned) <= slack.transpose(order)):
-            fail(f"{label} would be right but {_moved(order)}: {text}differ")
-    fail(text + ("differ" if flags else f"differ, by up to {np.max(apart[wrong]):.3g}"))
+            fail(f"{label} would be right but {_moved(order)}: {text}differ", (have, due, right))
+    fail(text + ("differ" if flags else f"differ, by up to {np.max(apart[wrong]):.3g}"), (have, due, right))
 
 
 def _numbers(got: Any, want: Any, flags: bool) -> tuple[str, str]:

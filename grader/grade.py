@@ -10,15 +10,16 @@ from typing import Any
 
 import pytest
 from _pytest.mark.expression import Expression
-from _pytest.runner import runtestprotocol
 
 from .checks import Checks
 from .course import Course
-from .diagnose import load_catalogue
 from .report import Report
-from .runner import Confined, Runner
-from .student import Origin, StudentModule, unavailable
+from .rounds import ConfinedOrigin, Round
+from .runner import Runner, Unavailable
+from .stored import catalogue_of
+from .student import Origin
 from .submission import Submission
+from .tape import Taped, Tapes
 
 NOTHING = "no check matches"
 
@@ -46,22 +47,38 @@ def grade_all(
     seed: int | None = None,
     select: str = "",
     isolation: str | None = None,
+    gpu: str = "auto",
+    wanted: Callable[[str], bool] = lambda exercise: True,
+    stopped: Callable[[], bool] = lambda: False,
+    so_far: Callable[[Report], None] | None = None,
 ) -> None:
     """Grade submissions one after another in one pytest session with one warm runner, and hand each report to `done`.
 
-    `select` is a pytest -k expression (an exercise's name is one of its words); `isolation` is as in `Runner`.
-    Raises GraderFailed.
+    `select` is a pytest -k expression (an exercise's name is one of its words); `isolation` and `gpu` are as in `Runner`.
+    `wanted` says which exercises of the submission at hand to check, and when `stopped` says so it is given up: both are asked
+    again and again, and `submissions` may wait as long as it likes. `so_far` hears before each check what the report would be if
+    the time were over. Raises GraderFailed.
     """
     forbid = {name: rule.forbid for name, rule in course.rules.items() if rule.forbid}
-    with Runner(course.limits, isolation=isolation) as runner:
+    with Runner(course.limits, isolation=isolation, gpu=gpu, stopped=stopped) as runner:
+        if gpu == "require" and not runner.gpu[0]:
+            raise Unavailable(f"there is no GPU to grade with: {runner.gpu[1]}")
+
+        tapes = Tapes()
 
         @contextmanager
         def confined(submission: Submission) -> Iterator[Origin]:
-            with runner.open(submission.sources, forbid=forbid) as behind_the_wall:
-                yield ConfinedOrigin(submission, behind_the_wall)
+            with Taped(runner, submission.sources, forbid) as behind_the_wall:
+                yield ConfinedOrigin(submission, course, behind_the_wall, tapes)
 
-        checks = Checks(course, course.seed if seed is None else seed, load_catalogue(course.solutions / "mistakes"))
-        run_checks(checks, submissions, confined, lambda submission: done(submission, checks.report(runner.isolation)), select)
+        checks = Checks(course, course.seed if seed is None else seed, catalogue_of(course))
+
+        def told() -> bool:
+            if so_far is not None:
+                so_far(checks.so_far(runner.isolation))
+            return stopped()
+
+        run_checks(checks, submissions, confined, lambda it: done(it, checks.report(runner.isolation)), select, wanted, told)
 
 
 def run_checks(
@@ -70,13 +87,15 @@ def run_checks(
     open: Callable[[Submission], AbstractContextManager[Origin]],
     done: Callable[[Submission], None],
     select: str = "",
+    wanted: Callable[[str], bool] = lambda exercise: True,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> None:
     """Run the checks once for each submission, on the origin that `open` gives for it. Raises GraderFailed."""
     try:
         Expression.compile(select)
     except Exception as error:  # pytest's own class of error has changed its name
         raise NothingMatches(f"-k {select!r} is no expression: {error}") from None
-    loop = _Loop(checks, submissions, open, done)
+    loop = _Loop(checks, submissions, open, done, wanted, stopped)
     _run(checks.course, select, [checks, loop])
     if loop.trouble == NOTHING:
         raise NothingMatches(
@@ -125,8 +144,11 @@ class _Loop:
         submissions: Iterable[Submission],
         open: Callable[[Submission], AbstractContextManager[Origin]],
         done: Callable[[Submission], None],
+        wanted: Callable[[str], bool],
+        stopped: Callable[[], bool],
     ) -> None:
         self.checks, self.submissions, self.open, self.done = checks, submissions, open, done
+        self.wanted, self.stopped = wanted, stopped
         self.trouble = "pytest could not begin; its own words are above"
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
@@ -146,24 +168,8 @@ class _Loop:
         for submission in self.submissions:
             with self.open(submission) as origin:
                 self.checks.submit(submission, origin)
-                for item in session.items:
-                    runtestprotocol(item, log=False, nextitem=None)
-                self.done(submission)
+                known = self.checks.described
+                items = [it for it in session.items if it.nodeid not in known or self.wanted(known[it.nodeid].exercise)]
+                if Round(self.checks, origin, items).run(self.stopped):
+                    self.done(submission)
         return True
-
-
-class ConfinedOrigin:
-    """The modules of a submission behind the wall; those that were not handed in, or were refused, are told here."""
-
-    def __init__(self, submission: Submission, confined: Confined) -> None:
-        self.submission, self.confined = submission, confined
-        self.files: dict[str, str] = {}  # none of them is in this process
-
-    def module(self, module: str, exercise: str) -> Any:
-        trouble = unavailable(self.submission, module)
-        if trouble is not None:
-            absent = StudentModule(module)
-            absent.trouble = trouble
-            return absent
-        self.confined.begin(exercise)
-        return self.confined.module(module, exercise)

@@ -95,7 +95,7 @@ def _crash(trouble: Trouble) -> str:
     """The error, the student's line where it came up, and what such an error means."""
     error = f"{trouble.type}: {trouble.message}" if trouble.message else trouble.type
     last = trouble.frames[-1] if trouble.frames else None
-    place = f" (line {last.line}: {last.code})" if last else ""
+    place = f" ({last.place}: {last.code})" if last else ""
     place += f"\nThere: {last.shapes}." if last and last.shapes else ""
     advice = meaning(trouble.message)
     return f"{error}{place}\n{advice}" if advice else f"{error}{place}"

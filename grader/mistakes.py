@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -35,19 +36,25 @@ class Variant:
         return "+".join(mistake.name for mistake in self.mistakes)
 
 
-def instead_of(right: Callable[..., Any], *, only: str | tuple[str, ...] = ()) -> Callable[[Function], Function]:
+def instead_of(
+    right: Callable[..., Any], *, only: str | tuple[str, ...] = (), remembers: bool = False
+) -> Callable[[Function], Function]:
     """Register the decorated function (or class) as what some students write instead of `right`.
 
     Its name is the mistake's name; its docstring's first line says what is wrong, and a paragraph `Hint:` leads on.
+    A method that `remembers` is replayed on an instance that has had the calls before, as the student's had.
     """
 
     def register(part: Function) -> Function:
+        if remembers:
+            vars(part)["remembers"] = True
         _REGISTERED.setdefault(right, []).append(Wrong(part, (only,) if isinstance(only, str) else only))
         return part
 
     return register
 
 
+@functools.cache
 def described(part: Callable[..., Any]) -> Mistake:
     """The mistake that a registered function's name and docstring tell. Raises ValueError when the docstring lacks a part."""
     text, _, hint = inspect.cleandoc(part.__doc__ or "").partition("Hint:")
@@ -98,10 +105,9 @@ def pairs(recipe: Callable[..., Any], module: str) -> Iterator[Variant]:
             )
     for index, (slot, part) in enumerate(slots):
         for other_slot, other in slots[index + 1 :]:
-            for first in singles(part, module):
-                for second in singles(other, module):
-                    call = functools.partial(recipe, **{slot: first.call, other_slot: second.call})
-                    yield Variant(call, first.mistakes + second.mistakes, (slot, other_slot))
+            for first, second in itertools.product(singles(part, module), singles(other, module)):
+                call = functools.partial(recipe, **{slot: first.call, other_slot: second.call})
+                yield Variant(call, first.mistakes + second.mistakes, (slot, other_slot))
 
 
 def grafted(recipe: Callable[..., Any], own: Mapping[Callable[..., Any], Callable[..., Any]]) -> Callable[..., Any]:
@@ -134,4 +140,4 @@ def _with_method(cls: Any, name: str, method: Callable[..., Any]) -> Any:
     def bound(self: Any, *args: Any, **kwargs: Any) -> Any:
         return method(self, *args, **kwargs)
 
-    return type(cls.__name__, (cls,), {name: bound})
+    return type(cls.__name__, (cls,), {name: bound, "remembers": getattr(method, "remembers", False)})

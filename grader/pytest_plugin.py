@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
+import contextlib
+import io
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,13 +15,22 @@ import pytest
 
 if TYPE_CHECKING:
     from .course import Course
-    from .diagnose import Catalogue
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """One option: which submission the checks meet."""
+    """Two options: which submission the checks meet, and how far up the ladder of hints to go."""
     group = parser.getgroup("grader")
     group.addoption("--submission", metavar="PATH", help="the folder, file or notebook to check (default: the course's own)")
+    group.addoption(
+        *("--hint",), nargs="?", const=1, default=0, type=_step, metavar="STEP",
+        help="a hint for the next exercise: a question; --hint=2 and --hint=3 say more",
+    )  # fmt: skip
+
+
+def _step(text: str) -> int:
+    if not (text.isdecimal() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"{text!r} is no step: write --hint=2, and paths before a mere --hint")
+    return int(text)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -36,6 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _join(config: pytest.Config, course: Course) -> None:
     from .checks import Checks
+    from .stored import catalogue_of
     from .student import InProcess
     from .submission import SubmissionError, read_submission
 
@@ -48,29 +64,45 @@ def _join(config: pytest.Config, course: Course) -> None:
         raise pytest.UsageError(str(error)) from None
     origin = InProcess(submission)
     config.add_cleanup(origin.close)
-    checks = Checks(course, course.seed, _catalogue(course))
+    checks = Checks(course, course.seed, catalogue_of(course))
     checks.submit(submission, origin)
     config.pluginmanager.register(checks, "grader-checks")
-    config.pluginmanager.register(_Summary(checks), "grader-summary")
-
-
-def _catalogue(course: Course) -> Catalogue | None:
-    """The mistakes themselves where they are, or what a workspace was given of them, or nothing."""
-    from .diagnose import load_catalogue
-    from .stored import FILE, Stored
-
-    stored = course.root / FILE
-    return load_catalogue(course.solutions / "mistakes") or (Stored(stored) if stored.is_file() else None)
+    config.pluginmanager.register(_Summary(checks, config.getoption("hint")), "grader-summary")
 
 
 class _Summary:
     """What the terminal shows: each verdict by its own word and, at the end, the exercises and what to do next."""
 
-    def __init__(self, checks: object) -> None:
+    def __init__(self, checks: object, step: int) -> None:
         from .checks import Checks
 
         assert isinstance(checks, Checks)
-        self.checks = checks
+        self.checks, self.step = checks, step
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Checks run in the order of the lesson, in the places that checks have among other tests."""
+        order = {exercise.name: place for place, exercise in enumerate(self.checks.course.exercises)}
+        places = [place for place, item in enumerate(items) if item.nodeid in self.checks.described]
+        checks = sorted((items[place] for place in places), key=lambda item: order[self.checks.described[item.nodeid].exercise])
+        for place, item in zip(places, checks, strict=True):
+            items[place] = item
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_exception_interact(self, node: pytest.Item | pytest.Collector, call: pytest.CallInfo[None]) -> None:
+        """`--pdb` walks through the check and the student's code alone, and stops in the innermost line of theirs."""
+        if call.excinfo is None or node.nodeid not in self.checks.described:
+            return
+        own, head, kept = {*self.checks.origin.files, str(node.path)}, call.excinfo.tb, []
+        after = head.tb_next
+        while after is not None:
+            kept += [after] * (after.tb_frame.f_code.co_filename in own)
+            after = after.tb_next
+        for here, after in zip([head, *kept], [*kept, None], strict=True) if kept else ():
+            here.tb_next = after
+
+    def pytest_keyboard_interrupt(self) -> None:
+        """What a student had to stop is not called again."""
+        self.checks.catalogue = None
 
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
         """`todo` and its like are neither failures nor errors, and are counted by their own names."""
@@ -79,11 +111,45 @@ class _Summary:
             return None
         return verdict.status, verdict.status[0], (verdict.status.upper(), {"yellow": True})
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Who asks for a hint wants nothing else."""
+        if self.step:
+            session.config.option.tbstyle = "no"
+
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """The table of exercises, then the first thing to do next."""
-        report = self.checks.report("none")
-        if report.checks:
-            from .formats.text import text
+        checks = self.checks
+        with _undisturbed():
+            report = checks.report("none")
+        if not report.checks:
+            return
+        from .formats.text import text
 
-            terminalreporter.section("the lesson")
-            terminalreporter.write(text(report, colour=terminalreporter.hasmarkup, width=terminalreporter._tw.fullwidth))
+        ran, there = len(checks.verdicts), len(checks.described)
+        whole = ran == there and len(report.exercises) == len(checks.course.exercises)
+        if ran < there:
+            report = replace(report, notes=(*report.notes, f"{ran} of {there} checks ran"))
+        terminalreporter.section("the lesson")
+        terminalreporter.write(
+            text(
+                report,
+                colour=terminalreporter.hasmarkup,
+                width=terminalreporter._tw.fullwidth,
+                brief=bool(self.step),
+                step=self.step,
+                ask="pytest --hint",
+                end=checks.course.celebration if whole else "",
+            )
+        )
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """While a student's functions are called once more, for the sake of the diagnosis: nothing is printed, nothing stops."""
+    hook, sys.breakpointhook = sys.breakpointhook, lambda *_, **__: None
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            yield
+    finally:
+        sys.breakpointhook = hook

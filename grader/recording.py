@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import hashlib
 import inspect
+import math
 import re
 import warnings
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from .chance import seeded
 from .remote import RemoteObject
-from .seen import Seen, feed, gradients_of, is_module, kind_of, leaves, part_of, parts_of
+from .seen import Seen, attributes_of, feed, gradients_of, is_module, kind_of, leaves, parts_of, same
 from .trouble import Trouble
+
+ATTRIBUTES = "its attributes"  # in place of a method: what was made is looked at
 
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """One call: of a function, of a class (`method` is empty), or of a method of an instance `made` with these arguments."""
+    """One call: of a function, of a class (`method` is empty), or of a method of an instance `made` with these arguments.
+
+    Where the method is ATTRIBUTES, the arguments are the names that were read.
+    """
 
     function: str
     args: tuple[Any, ...]
@@ -32,33 +41,69 @@ class Call:
     training: bool = False
     seen: Seen = field(default_factory=Seen)
     answer: Any = None
+    turn: int = 1  # how often this very call was made
+    earlier: tuple[Call, ...] = ()  # calls of the same instance
+
+    @functools.cached_property
+    def instances(self) -> dict[Any, Any]:
+        """Instances ready for this call, by the function that initialised them: recipes are replayed on copies of these."""
+        return {}
+
+    @functools.cached_property
+    def cost(self) -> tuple[bool, int, int]:
+        """What a replay costs, to compare: gradients, then how many arguments and numbers there are."""
+        given = leaves((self.args, dict(self.kwargs), dict(self.state)))
+        sizes = [math.prod(leaf.shape) for leaf in given if kind_of(leaf)]
+        return any(getattr(leaf, "requires_grad", False) for leaf in given), len(given), sum(sizes)
 
     @functools.cached_property
     def digest(self) -> bytes:
         """The same for the same call of anything: what was seen is left out."""
-        made = hashlib.sha256(f"{self.function}.{self.method} {self.training}".encode())
+        made = hashlib.sha256(f"{self.function}.{self.method} {self.training} {self.turn}".encode())
         feed(made, (self.args, dict(self.kwargs), self.made, dict(self.state)))
         return made.digest()
 
+    @property
+    def seed(self) -> int:
+        """What random numbers are drawn from during the call."""
+        return int.from_bytes(self.digest[:6], "big")
 
-def replay(call: Call, target: Callable[..., Any]) -> Seen:
-    """What `target` (a function or class like the one recorded) gives on the same call."""
+
+def replay(call: Call, target: Callable[..., Any], *, back: bool = True, shared: bool = False, luck: int = 0) -> Seen:
+    """What `target` (a function or class like the one recorded) gives on the same call, and `back`, its gradients.
+
+    `shared` is for the course's own classes: equal instances are made only once a call. Other `luck` draws other random numbers.
+    """
     args, kwargs = duplicate((call.args, dict(call.kwargs)))
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         if call.method:
             try:
-                target = getattr(_instance(call, target), call.method)
+                made = _shared(call, target) if shared else _instance(call, target)
+                if call.method == ATTRIBUTES:
+                    return attributes_of({name: getattr(made, name) for name in args})
+                if getattr(target, "remembers", False):
+                    _relive(made, call.earlier)
+                target = getattr(made, call.method)
             except Exception as error:
                 return Seen(_kind_of(error))
-        return observe(target, args, kwargs)[1]
+        with seeded(call.seed + luck):
+            return observe(target, args, kwargs, (call.args, call.kwargs), back)[1]
+
+
+def replayed(call: Call, target: Callable[..., Any]) -> Any:
+    """The answer of a function itself; None when it raises."""
+    args, kwargs = duplicate((call.args, dict(call.kwargs)))
+    with warnings.catch_warnings(), np.errstate(all="ignore"), seeded(call.seed), contextlib.suppress(Exception):
+        warnings.simplefilter("ignore")
+        return target(*args, **kwargs)
+    return None
 
 
 def observe(
-    target: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    target: Callable[..., Any], args: Any, kwargs: Any, before: tuple[Any, Any], back: bool = True
 ) -> tuple[Any, Seen, BaseException | None]:
-    """Call `target`; give its answer (or None), what was seen, and its error (or None)."""
-    before = duplicate((args, dict(kwargs)))
+    """Call `target`; give its answer (or None), what was seen, and its error (or None). `before` is a copy of the arguments."""
     try:
         answer = target(*args, **kwargs)
     except Exception as error:
@@ -66,9 +111,10 @@ def observe(
         if isinstance(trouble, Trouble) and trouble.kind != "raised":
             return None, Seen(trouble.kind), error
         return None, Seen(_kind_of(error), tuple(re.findall(r"\d+", str(error)))), error
-    pairs = zip(leaves(before), leaves((args, dict(kwargs))), strict=False)
-    changed = tuple(not part_of(old).matches(part_of(new)) for old, new in pairs if kind_of(old))
-    return answer, Seen("", (), (*parts_of(answer), *gradients_of(answer, leaves((args, dict(kwargs))))), changed), None
+    given = leaves((args, dict(kwargs)))
+    pairs = zip(leaves((before[0], dict(before[1]))), given, strict=False)
+    changed = tuple(not same(old, new) for old, new in pairs if kind_of(old))
+    return answer, Seen("", (), tuple(parts_of(answer)), changed, tuple(gradients_of(answer, given)) if back else ()), None
 
 
 def _kind_of(error: Exception) -> str:
@@ -89,10 +135,11 @@ def _duplicate(value: Any, memo: dict[int, Any]) -> Any:
     if kind == "tensor":
         if value.device.type == "meta":
             return value
-        return value.detach()[_dense(value.stride())].clone().expand(value.shape).requires_grad_(value.requires_grad)
+        dense = value.detach() if 0 not in value.stride() else value.detach()[_dense(value.stride())]
+        return dense.clone().expand(value.shape).requires_grad_(value.requires_grad)
     if kind == "array":
-        dense = value[_dense(value.strides)].copy(order="K")
-        return dense if dense.shape == value.shape else np.broadcast_to(dense, value.shape)
+        dense = value if 0 not in value.strides else value[_dense(value.strides)]
+        return np.broadcast_to(dense.copy(order="K"), value.shape) if dense is not value else value.copy(order="K")
     if isinstance(value, tuple | list):
         return type(value)(duplicate(item, memo) for item in value)
     if isinstance(value, dict):
@@ -120,11 +167,30 @@ def _instance(call: Call, cls: Callable[..., Any]) -> Any:
     return made
 
 
+def _relive(made: Any, calls: tuple[Call, ...]) -> None:
+    """Make the calls that an instance has already had."""
+    for call in calls:
+        args, kwargs = duplicate((call.args, dict(call.kwargs)))
+        with contextlib.suppress(Exception):
+            getattr(made, call.method)(*args, **kwargs)
+
+
+def _shared(call: Call, cls: Any) -> Any:
+    if not inspect.isclass(cls):
+        return _instance(call, cls)
+    if cls.__init__ not in call.instances:
+        call.instances[cls.__init__] = _instance(call, cls)
+    made = copy.copy(call.instances[cls.__init__])
+    made.__class__ = cls
+    return made
+
+
 class Recorder:
     """Stands before a student's module and keeps every call that goes through; answers and errors pass unchanged."""
 
     def __init__(self, module: Any, calls: list[Call]) -> None:
         self._module, self._calls = module, calls
+        self._turns: Counter[bytes] = Counter()
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._module, name)
@@ -132,25 +198,39 @@ class Recorder:
 
     def _call(self, name: str, target: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         kept = duplicate((args, kwargs))
-        answer, seen, error = observe(target, args, kwargs)
-        self._calls.append(Call(name, kept[0], kept[1], seen=seen, answer=answer))
-        if error is not None:
-            raise error
+        answer = self._observed(Call(name, *kept), target, args, kwargs)
         if is_module(answer):
+            method = self._of(name, kept, answer)
             forward = answer.forward
-            answer.forward = lambda *args, **kwargs: self._method(name, kept, answer, "forward", forward, args, kwargs)
+            answer.forward = lambda *args, **kwargs: method("forward", forward, args, kwargs)
         elif inspect.isclass(target) or isinstance(answer, RemoteObject):
-            return RecordedInstance(answer, lambda *rest: self._method(name, kept, *rest))
+            return RecordedInstance(answer, functools.partial(self._read, name, kept), functools.partial(self._of, name, kept))
         return answer
 
-    def _method(self, name: str, made: Any, owner: Any, method: str, target: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        state = owner.state_dict() if is_module(owner) else owner._state
-        kept, state = duplicate((args, kwargs)), duplicate(dict(state))
-        answer, seen, error = observe(target, args, kwargs)
-        training = bool(getattr(owner, "training", False)) if is_module(owner) else False
-        self._calls.append(
-            Call(name, kept[0], kept[1], method=method, made=made, state=state, training=training, seen=seen, answer=answer)
-        )
+    def _read(self, name: str, made: Any, attributes: Mapping[str, Any]) -> None:
+        self._calls.append(Call(name, tuple(attributes), {}, ATTRIBUTES, made, seen=attributes_of(attributes)))
+
+    def _of(self, name: str, made: Any, owner: Any) -> Callable[..., Any]:
+        """What keeps the calls of an instance's methods."""
+        earlier: list[Call] = []
+
+        def method(method: str, target: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+            state, training = (owner.state_dict(), bool(owner.training)) if is_module(owner) else (owner._state, False)
+            kept, state = duplicate((args, kwargs)), duplicate(dict(state))
+            call = Call(name, kept[0], kept[1], method, made, state, training, earlier=tuple(earlier))
+            earlier.append(call)
+            return self._observed(call, target, args, kwargs)
+
+        return method
+
+    def _observed(self, call: Call, target: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Make the call and keep it. Equal calls draw different random numbers, but the same in every run."""
+        before = call.args, call.kwargs
+        self._turns[call.digest] += 1
+        call = replace(call, turn=self._turns[call.digest])
+        with seeded(call.seed):
+            answer, seen, error = observe(target, args, kwargs, before)
+        self._calls.append(replace(call, seen=seen, answer=answer))
         if error is not None:
             raise error
         return answer
@@ -159,13 +239,16 @@ class Recorder:
 class RecordedInstance:
     """An instance of a plain class: attributes can be read and set as on the instance itself, and calls are kept."""
 
-    def __init__(self, instance: Any, method: Callable[..., Any]) -> None:
-        vars(self).update(_instance=instance, _method=method, _state={})
+    def __init__(self, instance: Any, read: Callable[[Mapping[str, Any]], None], of: Callable[[Any], Callable[..., Any]]) -> None:
+        vars(self).update(_instance=instance, _read=read, _state={}, _own={}, _method=of(self))
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._instance, name)
         if callable(found):
-            return lambda *args, **kwargs: self._method(self, name, found, args, kwargs)
+            return lambda *args, **kwargs: self._method(name, found, args, kwargs)
+        if name not in self._state:  # nobody has set it
+            self._own[name] = found
+            self._read(self._own)
         self._state[name] = found
         return found
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -43,23 +44,35 @@ class Seen:
     numbers: tuple[str, ...] = ()
     parts: tuple[Part, ...] = ()
     changed: tuple[bool, ...] = ()
+    gradients: tuple[Part, ...] = ()  # of the inputs that want one
 
     @property
     def form(self) -> tuple[Any, ...]:
         """What it is apart from its numbers."""
-        return (self.error, self.changed, *(part.form for part in self.parts))
+        return (self.error, self.changed, *(part.form for part in (*self.parts, *self.gradients)))
 
-    def fulfils(self, due: Seen) -> bool:
+    def fulfils(self, due: Seen, back: bool = True) -> bool:
         """As right as `due`: an error may be told in other words, but with no number less."""
-        return replace(self, numbers=due.numbers).matches(due) and set(due.numbers) <= set(self.numbers)
+        return replace(self, numbers=due.numbers).matches(due, back) and set(due.numbers) <= set(self.numbers)
 
-    def matches(self, other: Seen) -> bool:
-        """The same in everything that a student could be told about."""
-        return (
-            self.numbers == other.numbers
-            and (self.error, self.changed, len(self.parts)) == (other.error, other.changed, len(other.parts))
-            and all(mine.matches(theirs) for mine, theirs in zip(self.parts, other.parts, strict=True))
-        )
+    def matches(self, other: Seen, back: bool = True) -> bool:
+        """The same in everything that a student could be told about; without `back`, but for the gradients."""
+        mine, theirs = ((seen.error, seen.numbers, seen.changed) for seen in (self, other))
+        return mine == theirs and _match(self.parts, other.parts) and (not back or _match(self.gradients, other.gradients))
+
+
+def _match(mine: tuple[Part, ...], theirs: tuple[Part, ...]) -> bool:
+    return len(mine) == len(theirs) and all(map(Part.matches, mine, theirs))
+
+
+def same(old: Any, new: Any) -> bool:
+    """Whether an array or tensor holds what its copy of before does."""
+    if kind_of(old) == "array":
+        equal = np.array_equal(old, new)
+    else:
+        alike = (old.shape, old.dtype, old.device) == (new.shape, new.dtype, new.device) and old.device.type != "meta"
+        equal = alike and old.detach().equal(new.detach())
+    return equal or part_of(old).matches(part_of(new))  # NaN equals nothing
 
 
 def leaves(value: Any) -> list[Any]:
@@ -129,6 +142,30 @@ def part_of(value: Any) -> Part:
         parameters = tuple((name, tuple(item.shape)) for name, item in value.named_parameters())
         return Part(("module", parameters, tuple(value.state_dict())))
     return Part(("other",))
+
+
+def textures(answer: Any) -> Iterator[tuple[Any, ...]]:
+    """What stays of an answer's arrays when their numbers change a little: signs, zeros, and axes over which all sums are equal."""
+    for leaf in leaves(answer):
+        if kind_of(leaf) and 0 < math.prod(leaf.shape) <= MOST:
+            x = leaf.astype(np.float64) if kind_of(leaf) == "array" else leaf.detach().cpu().double().numpy()
+            x = np.where(np.isfinite(x), x, 0.0)
+            yield x.min() < 0, bool((x == 0).any())
+            yield tuple(bool(np.ptp(x.sum(axis)) < 1e-3) for axis in range(x.ndim))
+
+
+def attributes_of(values: Mapping[str, Any]) -> Seen:
+    """What can be compared of attributes that may be random: shapes, which are equal, and how many different numbers each has."""
+    found, known = [], list[Any]()
+    for name, value in values.items():
+        if kind_of(value) != "array":
+            found.append(Part(("attribute", name, type(value).__name__)))
+            continue
+        like = next((i for i, other in enumerate(known) if np.array_equal(value, other)), len(known))
+        known.append(value)
+        numbers = np.unique(value.reshape(-1)[:: value.size // MOST + 1]).size
+        found.append(Part(("attribute", name, value.shape, like, numbers)))
+    return Seen(parts=tuple(found))
 
 
 def _numbers(form: tuple[Any, ...], values: NDArray[np.float64], dtype: str) -> Part:

@@ -7,8 +7,10 @@ import functools
 from collections.abc import Iterator
 
 from .course import Rule
+from .notebooks import parse
 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_parsed = functools.lru_cache(maxsize=16)(ast.parse)
 
 
 def rule_broken(source: bytes, function: str, rule: Rule) -> str | None:
@@ -34,7 +36,7 @@ def names_reached(source: bytes, function: str) -> frozenset[str] | None:
     None when the module can't be parsed or defines no such function.
     """
     try:
-        tree = ast.parse(source)
+        tree = parse(source)
         definitions = {node.name: node for node in tree.body if isinstance(node, _DEFINITIONS)}
         aliases = dict(_aliases(tree))
         return _closure(function, definitions, aliases) if function in definitions else None
@@ -78,3 +80,14 @@ def _aliases(tree: ast.Module) -> Iterator[tuple[str, str]]:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name | ast.Attribute):
             value = node.value.id if isinstance(node.value, ast.Name) else node.value.attr
             yield from ((target.id, value) for target in node.targets if isinstance(target, ast.Name))
+
+
+@functools.lru_cache(maxsize=64)
+def made_of(source: bytes, function: str) -> tuple[bytes, ...] | None:
+    """The text of `function`, of the definitions that it reaches and of every other statement; None where they can't be told."""
+    reached, lines = names_reached(source, function), source.splitlines()
+    if reached is None:
+        return None
+    nodes = [node for node in _parsed(source).body if not isinstance(node, _DEFINITIONS) or node.name in {function, *reached}]
+    starts = (min(item.lineno for item in (node, *getattr(node, "decorator_list", ()))) for node in nodes)
+    return tuple(b"\n".join(lines[start - 1 : node.end_lineno]) for start, node in zip(starts, nodes, strict=True))

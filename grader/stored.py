@@ -8,7 +8,8 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
-from .diagnose import Catalogue
+from .course import Course
+from .diagnose import Catalogue, load_catalogue
 from .mistakes import Variant
 from .recording import Call
 from .report import Mistake
@@ -27,7 +28,7 @@ def store(catalogue: Catalogue, calls: Mapping[str, list[Call]]) -> str:
     table: dict[str, Any] = {}
     for exercise in (name for name in calls if name in catalogue.recipes):
         recipe, variants = catalogue.recipes[exercise], catalogue.singles(exercise)
-        steady = {call.digest.hex(): call for call in calls[exercise] if catalogue.steady(exercise, "", recipe, call)}
+        steady = {call.digest.hex(): call for call in calls[exercise] if catalogue.steady(exercise, recipe, call)}
         table[exercise] = {
             "mistakes": [astuple(variant.mistakes[0]) for variant in variants],
             "calls": {
@@ -62,16 +63,21 @@ class Stored(Catalogue):
         """The mistakes of an exercise; they can't be called."""
         return [Variant(dict, (Mistake(*mistake),), ()) for mistake in self.exercises[exercise]["mistakes"]]
 
-    def seen(self, exercise: str, name: str, target: Any, call: Call) -> Seen:
-        """The stored answer. Raises KeyError for a call that is not stored, which `steady` has sorted out."""
+    def seen(self, exercise: str, name: str, target: Any, call: Call, back: bool = True) -> Seen:
+        """The stored answer. Raises KeyError for a call that is not stored, which `judged` has sorted out."""
         names = ["", *(mistake[0] for mistake in self.exercises[exercise]["mistakes"])]
         answers: list[Seen] = self.answers
         place: int = self.exercises[exercise]["calls"][call.digest.hex()][names.index(name)]
         return answers[place]
 
-    def steady(self, exercise: str, name: str, target: Any, call: Call) -> bool:
-        """Whether the call is stored."""
-        return call.digest.hex() in self.exercises[exercise]["calls"]
+    def judged(self, exercise: str, calls: list[Call]) -> tuple[list[Call], list[Call], list[Call]]:
+        """Of the calls that are stored."""
+        stored = self.exercises.get(exercise, {"calls": ()})["calls"]
+        return super().judged(exercise, [call for call in calls if call.digest.hex() in stored])
+
+    def steady(self, exercise: str, target: Any, call: Call) -> bool:
+        """Only calls with one right answer are stored."""
+        return True
 
     def likely_pairs(self, exercise: str, wrong: list[Call]) -> Iterator[Variant]:
         """None: only single mistakes are stored."""
@@ -82,9 +88,15 @@ class Stored(Catalogue):
         return False
 
 
+def catalogue_of(course: Course) -> Catalogue | None:
+    """The mistakes themselves where they are, or what a workspace was given of them, or nothing."""
+    stored = course.root / FILE
+    return load_catalogue(course.solutions / "mistakes") or (Stored(stored) if stored.is_file() else None)
+
+
 def _seen(data: Any) -> Seen:
-    error, numbers, parts, changed = _tuples(data)
-    return Seen(error, numbers, tuple(Part(*part) for part in parts), changed)
+    error, numbers, parts, changed, gradients = _tuples(data)
+    return Seen(error, numbers, tuple(Part(*part) for part in parts), changed, tuple(Part(*part) for part in gradients))
 
 
 def _tuples(data: Any) -> Any:

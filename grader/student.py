@@ -5,16 +5,19 @@ from __future__ import annotations
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import linecache
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any, Protocol
 
 from .course import Rule
 from .judge import student_frames
+from .notebooks import Cell, cells
 from .source import rule_broken
 from .submission import Submission
-from .trouble import Trouble, raise_as
+from .told import import_trouble, missing
+from .trouble import Frame, Trouble, raise_as
 
 
 class Origin(Protocol):
@@ -25,24 +28,28 @@ class Origin(Protocol):
 
     files: dict[str, str]
 
-    def module(self, module: str, exercise: str) -> Any:
-        """The student's module for a check of `exercise`: attributes are the student's functions and classes."""
+    @property
+    def gpu(self) -> tuple[str, str]:
+        """The device for checks that ask for a GPU; or "", and why there is none."""
+
+    def module(self, module: str, exercise: str, device: str = "") -> Any:
+        """The student's module for a check of `exercise`: attributes are the student's functions and classes.
+
+        Where its code runs, `device` is open, if it is not "".
+        """
 
 
 class StudentModule(ModuleType):
     """A student's module. What it lacks, or why it could not be imported, is told when an attribute is asked for."""
 
     trouble: Trouble | None = None
+    broken: tuple[tuple[Cell, Trouble], ...] = ()  # cells of a notebook, and what each of them raised
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise_as(self.trouble or missing(self.__name__, name))
-
-
-def missing(module: str, function: str) -> Trouble:
-    """The trouble of a function that the student's module does not define."""
-    return Trouble("missing", "AttributeError", f"{module}.py has no {function}: it is still to do")
+        found = [trouble for cell, trouble in self.broken if cell.defines(name)]
+        raise_as(self.trouble or (found[-1] if found else missing(self.__name__, name)))
 
 
 class InProcess:
@@ -61,7 +68,13 @@ class InProcess:
         for name in self._modules:
             sys.modules.pop(name, None)
 
-    def module(self, module: str, exercise: str) -> StudentModule:
+    @property
+    def gpu(self) -> tuple[str, str]:
+        import torch
+
+        return ("cuda:0", "") if torch.cuda.is_available() else ("", "torch.cuda finds none on this machine")
+
+    def module(self, module: str, exercise: str, device: str = "") -> StudentModule:
         if module not in self._modules:
             self._modules[module] = self._import(module)
         return self._modules[module]
@@ -74,6 +87,9 @@ class InProcess:
         source, path = self.submission.sources[name], str(self.submission.paths[name])
         module.__file__ = path
         sys.modules[name] = module  # dataclasses look their module up there
+        if parts := cells(name, source):
+            module.broken = tuple(self._run(module, parts))
+            return module
         try:
             exec(compile(source, path, "exec"), module.__dict__)
         except KeyboardInterrupt:
@@ -81,8 +97,20 @@ class InProcess:
         except BaseException as error:
             del sys.modules[name]
             module = StudentModule(name)  # without the names that were defined before it broke
-            module.trouble = import_trouble(name, error, student_frames(error, self.files))
+            module.trouble = import_trouble(f"{name}.py", trouble_raised(error, self.files))
         return module
+
+    def _run(self, module: StudentModule, parts: tuple[Cell, ...]) -> Iterator[tuple[Cell, Trouble]]:
+        """Run the cells of a notebook one by one, and give those that raised."""
+        for cell in parts:
+            self.files[cell.file] = cell.file
+            linecache.cache[cell.file] = (len(cell.text), None, cell.text.splitlines(keepends=True), cell.file)
+            try:
+                exec(compile(cell.text, cell.file, "exec"), module.__dict__)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
+                yield cell, import_trouble(cell.file, trouble_raised(error, self.files))
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -115,20 +143,13 @@ def unavailable(submission: Submission, module: str) -> Trouble | None:
     return None
 
 
-def import_trouble(module: str, error: BaseException, frames: tuple[Any, ...]) -> Trouble:
-    """The trouble of a module that raised while it was imported; a syntax error has its line and code in the message."""
-    if isinstance(error, SyntaxError):
-        code = f": {error.text.strip()}" if error.text else ""
-        return Trouble(
-            "import", type(error).__name__, f"{module}.py line {error.lineno} is no Python ({error.msg}){code}", frames
-        )
-    place = f" in line {frames[-1].line}" if frames else ""
-    return Trouble(
-        "import",
-        type(error).__name__,
-        f"{module}.py could not be imported: {type(error).__name__}{place}: {error}",
-        frames,
-    )
+def trouble_raised(error: BaseException, files: Mapping[str, str]) -> Trouble:
+    """What a file or a cell raised while it was run, with the student's own lines."""
+    frames = student_frames(error, files)
+    if isinstance(error, SyntaxError) and error.filename is not None and error.filename in files:
+        frames = (*frames, Frame(files[error.filename], error.lineno or 0, "<module>", (error.text or "").strip()[:200]))
+        return Trouble("raised", type(error).__name__, error.msg, frames)
+    return Trouble("raised", type(error).__name__, str(error), frames)
 
 
 def enforce(submission: Submission, rules: Mapping[str, Rule], exercise: str) -> None:

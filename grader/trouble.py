@@ -21,6 +21,11 @@ class Frame:
     code: str
     shapes: str = ""
 
+    @property
+    def place(self) -> str:
+        """`line 3`, or `cell 5, line 3` of a notebook."""
+        return place(self.file, self.line)
+
 
 @dataclass(frozen=True)
 class Trouble:
@@ -39,6 +44,12 @@ def shapes_at(code: str, names: Mapping[str, Any]) -> str:
         name: names[name] for name in re.findall(r"[^\W\d]\w*", code) if type(names.get(name)).__name__ in ("ndarray", "Tensor")
     }
     return ", ".join(f"{name} {tuple(value.shape)}" for name, value in used.items())[:200]
+
+
+def place(file: str, line: int) -> str:
+    """Where a line stands in the student's own file. A notebook's cell is a file of its own: `lesson.ipynb cell 5`."""
+    cell = file.partition(" ")[2]
+    return f"{cell}, line {line}" if cell else f"line {line}"
 
 
 class Stopped(Exception):

@@ -43,6 +43,7 @@ class Order:
     seed: int
     select: str = ""
     isolation: str | None = None
+    gpu: str = "auto"
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,8 @@ class _Session:
             course, order = find_course(Path(self.order.root)), self.order
             if grader_digest(course) != order.grader:
                 raise CannotBegin(f"{platform.node()} has another version of the grader or the course")
-            settings: dict[str, Any] = {"seed": order.seed, "select": order.select, "isolation": order.isolation}
+            names = ("seed", "select", "isolation", "gpu")
+            settings: dict[str, Any] = {name: getattr(order, name) for name in names}
             grade_all(self._feed(), course, lambda _, report: self.outbox.put(report), **settings)
             self.outbox.put("its session ended")
         except BaseException as error:  # whatever it is, somebody waits to hear of it
@@ -108,15 +110,20 @@ _sessions: list[_Session] = []  # the current one, if there is any
 
 def grade_one(submission: Submission, order: Order) -> dict[str, Any]:
     """The report of one submission as plain data: what a worker does. Raises GraderFailed."""
+    return as_data(report_of(submission, order))
+
+
+def report_of(submission: Submission, order: Order) -> Report:
+    """The report of one submission, from a session that stays warm for the next. Raises GraderFailed."""
     with _one_at_a_time:
         last = _sessions[-1] if _sessions else None
         if last is not None and last.order.grader != order.grader:
-            raise CannotBegin("a worker began with another version of the grader: start the workers again")
+            raise CannotBegin("this process began with another version of the grader: start it again")
         if last is None or last.ended or last.order != order:
             if last is not None:
                 last.inbox.put(None)
             _sessions[:] = [_Session(order)]
-        return as_data(_sessions[-1].grade(submission))
+        return _sessions[-1].grade(submission)
 
 
 Pool = Callable[[], AbstractContextManager[Executor]]

@@ -27,15 +27,17 @@ grade_all(submissions, course, lambda submission, report: print("REPORT", json.d
 """
 
 
-def grade_each(submissions: Mapping[str, Mapping[str, str | bytes]], **settings: Any) -> dict[str, dict[str, Any]]:
-    """The reports of submissions (file contents by file name, by student), by student."""
+def grade_each(
+    submissions: Mapping[str, Mapping[str, str | bytes]], *, before: str = "", **settings: Any
+) -> dict[str, dict[str, Any]]:
+    """The reports of submissions (file contents by file name, by student), by student. The code `before` is run first."""
     with tempfile.TemporaryDirectory() as folder:
         for student, files in submissions.items():
             for name, content in files.items():
                 path = Path(folder) / student / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        arguments = [sys.executable, "-c", SCRIPT, folder, json.dumps(settings)]
+        arguments = [sys.executable, "-c", before + SCRIPT, folder, json.dumps(settings)]
         run = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False, env=dict(os.environ))
     reports = [json.loads(line.removeprefix("REPORT ")) for line in run.stdout.splitlines() if line.startswith("REPORT ")]
     assert run.returncode == 0, run.stderr

@@ -374,7 +374,7 @@ def test_a_zygote_that_died_is_started_again() -> None:
         assert run(runner, "def f(): return 1") == 1
         assert isinstance(runner.source, sources.Warm)
         with runner.open({"work": b"import time\ndef f(): time.sleep(9)"}) as confined:
-            confined._process()
+            confined.start()
             runner.source.process.kill()
             with pytest.raises(RunnerFailed):
                 confined.module("work").f()

@@ -26,6 +26,13 @@ from ..status import BROKEN, INTERRUPTED, UNREADABLE, stop
 @click.option("-k", "select", metavar="EXPRESSION", default="", help="Only the exercises whose name matches.")
 @click.option("--seed", type=click.IntRange(min=0), help="The seed of the hidden checks' inputs (default: the course's).")
 @click.option("--isolation", type=click.Choice(["strong", "process"]), help="The least isolation to grade with.")
+@click.option(
+    "--gpu",
+    type=click.Choice(["auto", "require", "skip"]),
+    default="auto",
+    show_default=True,
+    help="Checks that need a GPU: run them where there is one, insist on one, or leave them out.",
+)
 @click.pass_obj
 def class_(course: Course, /, folder: Path, out: Path, **settings: Any) -> None:
     """Grade everybody in FOLDER: a folder, zip or notebook a student, nbgrader's submitted/, or an export of a platform."""

@@ -21,8 +21,9 @@ from ..status import UNREADABLE, stop
 )
 @click.pass_obj
 def hint(course: Course, exercise: str, step: int) -> None:
-    """A hint for EXERCISE, such as numpy_attention.softmax."""
-    found = course.exercise(exercise)
+    """A hint for EXERCISE, such as numpy_attention.softmax, or softmax alone where only one has that name."""
+    named = [item for item in course.exercises if item.function == exercise]
+    found = named[0] if len(named) == 1 else course.exercise(exercise)
     if found is None:
         wanted, functions = exercise.rpartition(".")[2], {item.function for item in course.exercises}
         alike = [wanted] if wanted in functions else get_close_matches(wanted, functions, 2)
@@ -36,4 +37,4 @@ def hint(course: Course, exercise: str, step: int) -> None:
         )
     click.echo(found.hints[min(step, len(found.hints)) - 1])
     if step < len(found.hints):
-        click.echo(f"(the next step: grader hint {exercise} --step {step + 1})")
+        click.echo(f"(the next step: grader hint {found.name} --step {step + 1})")
