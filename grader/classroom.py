@@ -91,6 +91,7 @@ def grade_class(
     order = Order(str(course.root), grader_digest(course), course.seed if seed is None else seed, select, isolation, gpu)
     try:
         with _alone_in(out), contextlib.closing(Journal(out / JOURNAL)) as journal:
+            _refuse_another(journal, order, out)
             same = _same(found, journal, order, course)
             total, kept = len(found), len(same)
             tell(kept, total, None)
@@ -133,6 +134,14 @@ def _alone_in(out: Path) -> Iterator[None]:
 
 def _job(item: Found, course: Course) -> Job:
     return Job(item.submission(course.modules), item.notes)
+
+
+def _refuse_another(journal: Journal, order: Order, out: Path) -> None:
+    """A selection does not take the place of results that another one has given: columns would be lost."""
+    others = {fingerprint.partition(" ")[2] for fingerprint in journal.fingerprints.values()} - {order.select}
+    if order.select and others:
+        held = f"-k {min(others)!r}" if min(others) else "all exercises"
+        raise ClassError(f"{out} holds the results of {held}, and -k {order.select!r} would replace them: give it another --out")
 
 
 def _same(found: list[Found], journal: Journal, order: Order, course: Course) -> set[str]:

@@ -52,8 +52,8 @@ class Catalogue:
 
     def seen(self, exercise: str, name: str, target: Callable[..., Any], call: Call, back: bool = True) -> Seen:
         """What `target` gives on `call`; without `back` the gradients may be missing, which is quicker."""
-        if getattr(target, "remembers", False):
-            return replay(call, target)  # on what its instance has seen so far, which is not part of the call
+        if _remembers(target):
+            return replay(call, target, back=back)  # it depends on earlier calls too
         back = back and call.cost[0]
         key = (exercise, name, call.digest, back)
         if len(self._seen) > MOST_KEPT:
@@ -74,14 +74,13 @@ class Catalogue:
             return ()
         calls = [*wrong, *sorted((call for call in steady if call not in wrong), key=lambda call: call.cost)]
         for variants in (*self.tiers(exercise), self.likely_pairs(exercise, wrong)):
-            found = [v for v in variants if all(self.explains(exercise, v, call, call in wrong) for call in calls)]
-            if found:
+            if found := [variant for variant in variants if self._explains_all(exercise, variant, calls, wrong)]:
                 surer = [v for v in found if all(self.explains(exercise, v, call, True) for call in loose)]
                 return self.chosen(surer or found, crashed=all(call.seen.error for call in wrong))
         return ()
 
     def tiers(self, exercise: str) -> Iterator[list[Variant]]:
-        """The single mistakes: those known from other exercises, the exercise's own, and those of exercises that it is made of."""
+        """The single mistakes: those known from other exercises, the exercise's own, those of exercises that are parts of it."""
         variants, module = self.singles(exercise), exercise.partition(".")[0]
         own = {variant.name for variant in variants}
         others = [{variant.name for variant in self.singles(name)} for name in self.recipes if name.startswith(f"{module}.")]
@@ -120,13 +119,21 @@ class Catalogue:
     def _traits(self, exercise: str, name: str, target: Callable[..., Any], call: Call) -> tuple[Any, ...]:
         return _traits_of(self.seen(exercise, name, target, call, False), replayed(call, target))
 
+    def _explains_all(self, exercise: str, variant: Variant, calls: list[Call], wrong: list[Call]) -> bool:
+        """Whether the variant explains all calls. One that it does not is moved to the front: others will fail there as well."""
+        for place, call in enumerate(calls):
+            if not self.explains(exercise, variant, call, call in wrong):
+                calls.insert(0, calls.pop(place))
+                return False
+        return True
+
     def explains(self, exercise: str, variant: Variant, call: Call, wrong: bool) -> bool:
         """Whether the variant gives what the student's code gave: a wrong answer to the last digit, a right one as well."""
         return self.gives(exercise, variant.name, variant.call, call, wrong)
 
     def gives(self, exercise: str, name: str, target: Callable[..., Any], call: Call, wrong: bool) -> bool:
         """Whether `target` gives what the student's code gave, the gradients last."""
-        for back in (False, True):
+        for back in (False, True)[: 1 if _remembers(target) else 2]:  # gradients reach what is kept, and not its copy
             seen = self.seen(exercise, name, target, call, back)
             if not (seen.matches(call.seen, back) if wrong else call.seen.fulfils(seen, back)):
                 return False
@@ -160,6 +167,10 @@ class Catalogue:
         if key not in self._seen:
             self._seen[key] = replay(call, target, back=False, shared=True, luck=1)
         return self._seen[key].matches(self.seen(exercise, "", target, call, False), back=False)
+
+
+def _remembers(target: Callable[..., Any]) -> bool:
+    return bool(getattr(target, "remembers", False))
 
 
 def _traits_of(seen: Seen, answer: Any) -> tuple[Any, ...]:

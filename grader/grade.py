@@ -50,14 +50,14 @@ def grade_all(
     gpu: str = "auto",
     wanted: Callable[[str], bool] = lambda exercise: True,
     stopped: Callable[[], bool] = lambda: False,
-    so_far: Callable[[Report], None] | None = None,
+    so_far: Callable[[Callable[[], Report]], None] | None = None,
 ) -> None:
     """Grade submissions one after another in one pytest session with one warm runner, and hand each report to `done`.
 
     `select` is a pytest -k expression (an exercise's name is one of its words); `isolation` and `gpu` are as in `Runner`.
     `wanted` says which exercises of the submission at hand to check, and when `stopped` says so it is given up: both are asked
-    again and again, and `submissions` may wait as long as it likes. `so_far` hears before each check what the report would be if
-    the time were over. Raises GraderFailed.
+    again and again, and `submissions` may wait as long as it likes. `so_far` can ask before each check what the report would be
+    if the time were over. Raises GraderFailed.
     """
     forbid = {name: rule.forbid for name, rule in course.rules.items() if rule.forbid}
     with Runner(course.limits, isolation=isolation, gpu=gpu, stopped=stopped) as runner:
@@ -75,7 +75,7 @@ def grade_all(
 
         def told() -> bool:
             if so_far is not None:
-                so_far(checks.so_far(runner.isolation))
+                so_far(lambda: checks.so_far(runner.isolation))
             return stopped()
 
         run_checks(checks, submissions, confined, lambda it: done(it, checks.report(runner.isolation)), select, wanted, told)

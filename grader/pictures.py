@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 from rich.columns import Columns
 from rich.console import Group
@@ -51,7 +52,8 @@ class Picture:
     @property
     def wrong(self) -> NDArray[np.bool_]:
         """Which numbers are not those due."""
-        return np.logical_not(np.isclose(self.got, self.due, rtol=0, atol=self.slack, equal_nan=True))
+        alike: NDArray[np.bool_] = np.isclose(self.got, self.due, rtol=0, atol=self.slack, equal_nan=True)
+        return ~alike
 
     @property
     def summary(self) -> str:
@@ -73,14 +75,14 @@ def pictures(submission: Submission, course: Course, exercise: str) -> list[Pict
     Raises NoPicture for what the student's code did instead, RunnerFailed, and KeyError for an exercise that has none.
     """
     draw, module = drawers(course)[exercise], exercise.partition(".")[0]
-    with Runner(course.limits) as runner, runner.open(submission.sources) as confined:
+    with Runner(course.limits, preload=("numpy",)) as runner, runner.open(submission.sources) as confined:
         try:
             if trouble := unavailable(submission, module):
                 raise_as(trouble)
             enforce(submission, course.rules, exercise)
             confined.begin(exercise)
             return list(draw(confined.module(module, exercise)))
-        except Exception as error:
+        except (Exception, pytest.skip.Exception) as error:
             verdict = judge(error, exercise, course, {})
             if verdict.status == "broken":
                 raise RunnerFailed(verdict.message) from error
@@ -103,10 +105,9 @@ def figure(drawn: Sequence[Picture]) -> Figure:
     """The same as a matplotlib figure: a row a picture, with what came, what was due, and where they differ."""
     from matplotlib.figure import Figure
 
-    height = sum(1.0 + 0.35 * len(picture.due) for picture in drawn)
-    made = Figure(figsize=(10, max(2.5, height)), layout="constrained")
-    ratios = [1.0 + 0.35 * len(picture.due) for picture in drawn]
-    axes = made.subplots(len(drawn), 3, squeeze=False, gridspec_kw={"height_ratios": ratios})
+    heights = [1.0 + 0.35 * min(len(picture.due), 6) for picture in drawn]
+    made = Figure(figsize=(10, sum(heights)), layout="constrained")
+    axes = made.subplots(len(drawn), 3, squeeze=False, gridspec_kw={"height_ratios": heights})
     for picture, (got, due, apart) in zip(drawn, axes, strict=True):
         low, high = _range(picture)
         for axis, name, values in ((got, "yours", picture.got), (due, "due", picture.due)):

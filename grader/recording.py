@@ -82,7 +82,7 @@ def replay(call: Call, target: Callable[..., Any], *, back: bool = True, shared:
                 made = _shared(call, target) if shared else _instance(call, target)
                 if call.method == ATTRIBUTES:
                     return attributes_of({name: getattr(made, name) for name in args})
-                if getattr(target, "remembers", False):
+                if getattr(target, "remembers", False):  # see `instead_of`
                     _relive(made, call.earlier)
                 target = getattr(made, call.method)
             except Exception as error:
@@ -156,9 +156,9 @@ def _instance(call: Call, cls: Callable[..., Any]) -> Any:
     args, kwargs = duplicate(call.made)
     made = cls(*args, **kwargs)
     if is_module(made):
-        tensors = list(call.state.values())
-        if tensors:
-            made.to(tensors[0].dtype)
+        dtype = next((tensor.dtype for tensor in call.state.values() if tensor.is_floating_point()), None)
+        if dtype is not None:
+            made.to(dtype)
         made.load_state_dict(call.state, strict=False)
         made.train(call.training)
     else:

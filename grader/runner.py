@@ -125,7 +125,7 @@ class Confined:
     def call(self, module: str, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], exercise: str, **to: Any) -> Answer:
         """Call a function of `module`, or a method of a thing (see `ask`). Raises what the student's code raised."""
         torch, thing = sys.modules.get("torch"), to.pop("thing", None)
-        grad = torch is not None and torch.is_grad_enabled()
+        grad = torch is None or torch.is_grad_enabled()  # the same whether or not another check has loaded torch
         forbid = [] if thing else list(self.forbid.get(f"{module}.{name}", ()))
         needed = twins.among((*args, *kwargs.values()))
         if not needed.keys() <= self.twins and not thing:  # they are made before the fork

@@ -10,7 +10,7 @@ from typing import Any
 
 from .course import Course
 from .diagnose import Catalogue, load_catalogue
-from .mistakes import Variant
+from .mistakes import Variant, grafted
 from .recording import Call
 from .report import Mistake
 from .seen import Part, Seen
@@ -31,6 +31,7 @@ def store(catalogue: Catalogue, calls: Mapping[str, list[Call]]) -> str:
         steady = {call.digest.hex(): call for call in calls[exercise] if catalogue.steady(exercise, recipe, call)}
         table[exercise] = {
             "mistakes": [astuple(variant.mistakes[0]) for variant in variants],
+            "made_of": [name for name, part in catalogue.recipes.items() if grafted(recipe, {part: len}) is not recipe],
             "calls": {
                 digest: [place(catalogue.seen(exercise, "", recipe, call))]
                 + [place(catalogue.seen(exercise, variant.name, variant.call, call)) for variant in variants]
@@ -46,6 +47,7 @@ class Stored(Catalogue):
     def __init__(self, path: Path) -> None:
         super().__init__(dict)
         self.path = path
+        self.told: dict[str, tuple[Mistake, ...]] = {}  # the last diagnosis of each exercise
 
     def __getattr__(self, name: str) -> Any:
         if name not in ("answers", "exercises"):
@@ -83,9 +85,15 @@ class Stored(Catalogue):
         """None: only single mistakes are stored."""
         return iter(())
 
+    def diagnose(self, exercise: str, calls: list[Call]) -> tuple[Mistake, ...]:
+        """As ever, and kept."""
+        self.told[exercise] = super().diagnose(exercise, calls)
+        return self.told[exercise]
+
     def follows(self, exercise: str, calls: list[Call], own: Mapping[str, Any]) -> bool:
-        """Unknown: nothing can be put together without code."""
-        return False
+        """Whether one of its wrong parts has the very mistake that it has: nothing can be put together without code."""
+        parts = self.exercises.get(exercise, {"made_of": ()})["made_of"]
+        return bool(self.told.get(exercise)) and any(self.told.get(name) == self.told[exercise] for name in own if name in parts)
 
 
 def catalogue_of(course: Course) -> Catalogue | None:

@@ -142,6 +142,11 @@ class Taped(Confined):
             tapes = [tape for tape, same in zip(tapes, reader.same, strict=True) if same]
         return bool(tapes), heard
 
+    def astray(self) -> None:
+        """The check asks something else than it did: it hangs on more than its answers, and is no longer followed."""
+        self.ahead.clear()
+        self.heard = None
+
     def ready(self, exercise: str, module: str, thing: tuple[int, int] | None) -> float:
         return self.ahead[0].left if self.ahead else super().ready(exercise, module, thing)
 
@@ -153,8 +158,7 @@ class Taped(Confined):
             packed = pack({**message, "ticket": one.ticket}, strided=True)
             if packed.frame == one.frame:
                 return one.reply if isinstance(one.reply, Trouble) else (packed, wire.unpack(*one.reply, device=self.device))
-            self.begin_check(())  # a check that asks something else than it did
-            self.heard = None
+            self.astray()
         reader = _Reader((), "")
         result = super()._exchange(message, label, seconds, reader.read)
         if isinstance(result, Trouble) or result[0].twins:

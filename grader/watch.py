@@ -15,6 +15,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from .checks import TOO_LATE
 from .course import Course, Exercise
 from .grade import grade_all
 from .report import Report
@@ -23,7 +24,7 @@ from .submission import Submission, SubmissionError, read_submission
 
 LOOK_MS = 1000  # so often it looks by itself: on network mounts nobody says that a file was saved
 STEP_MS, GROUP_MS = 20, 200  # several files saved at once are one save
-PATIENCE, TICK = 0.1, 0.25  # seconds
+PATIENCE, TICK, LONG = 0.1, 0.25, 1.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class Grading:
         self.closed = False
         self.only: frozenset[str] | None = None  # the exercises to check now; None: all of them
         self.known: Report | None = None  # of the last submission that was told of
-        self.began = 0.0
+        self.began, self.spoke, self.first = 0.0, 0.0, True  # of the pass that goes on; is it the first over its submission?
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
 
@@ -85,7 +86,7 @@ class Grading:
 
     def _run(self) -> None:
         try:
-            how: dict[str, Any] = {"wanted": self._wanted, "stopped": self._stale, **self.settings}
+            how: dict[str, Any] = {"wanted": self._wanted, "stopped": self._stale, "so_far": self._so_far, **self.settings}
             grade_all(self._feed(), self.course, self._done, **how)
             self.tell(Ended(None))
         except BaseException as error:  # whatever it is, somebody waits to hear of it
@@ -106,11 +107,18 @@ class Grading:
                 if self.closed or self.newest is None:
                     return
                 self.current = submission = self.newest
-            for only in _steps(last if self.known else None, submission, self.course):
+            for number, only in enumerate(_steps(last if self.known else None, submission, self.course)):
                 if not self._stale():
-                    self.only, self.began = only, time.monotonic()
+                    self.only, self.first, self.began, self.spoke = only, number == 0, time.monotonic(), time.monotonic()
                     yield submission
             last = submission
+
+    def _so_far(self, report: Callable[[], Report]) -> None:
+        """When it takes long, say on the way what is known already: calls that never end cost seconds each."""
+        now = time.monotonic()
+        if self.known is not None and self.first and now - self.spoke > LONG:
+            self.spoke = now
+            self.tell(Graded(merged(self.known, decided(report())), False, now - self.began))
 
     def _done(self, submission: Submission, report: Report) -> None:
         if self._stale():  # what was found while giving up is nothing
@@ -126,6 +134,13 @@ def merged(known: Report, found: Report) -> Report:
     """A report with what was found now in place of what was known of the same exercises."""
     new = {exercise.name: exercise for exercise in found.exercises}
     return replace(known, exercises=tuple(new.get(exercise.name, exercise) for exercise in known.exercises))
+
+
+def decided(so_far: Report) -> Report:
+    """Only the exercises of which every check has run, or one that did not pass."""
+    ran = [(exercise, [check for check in exercise.checks if check.message != TOO_LATE.message]) for exercise in so_far.exercises]
+    known = (it for it, checks in ran if len(checks) == len(it.checks) or any(check.status != "passed" for check in checks))
+    return replace(so_far, exercises=tuple(known))
 
 
 def _steps(last: Submission | None, new: Submission, course: Course) -> Iterator[frozenset[str] | None]:

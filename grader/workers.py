@@ -54,9 +54,10 @@ class Job:
     notes: tuple[str, ...]
 
     def fingerprint(self, order: Order) -> str:
-        """Changes when anything changes that the result depends on."""
+        """Changes when anything changes that the result depends on. It ends with the selection, so that it can be told."""
         parts = (self.submission.name, sorted(self.submission.sources.items()), sorted(self.submission.refused.items()))
-        return hashlib.sha256(repr((parts, self.notes, replace(order, root=""))).encode("utf-8", "replace")).hexdigest()[:32]
+        digest = hashlib.sha256(repr((parts, self.notes, replace(order, root=""))).encode("utf-8", "replace")).hexdigest()[:32]
+        return f"{digest} {order.select}".strip()
 
 
 def grader_digest(course: Course) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -66,6 +69,27 @@ TINY = {
 def course() -> Course:
     """The course of this repository."""
     return find_course(ROOT)
+
+
+@pytest.fixture(scope="session")
+def students_files(course: Course) -> dict[str, bytes]:
+    """The workspace that students get: it takes a while to make."""
+    from grader.release import release
+
+    return release(course, "students")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """The system's Chromium, driven by playwright. Not for a whole session: its event loop would be in others' way."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        pytest.skip("there is no Chromium here")
+    with playwright.sync_playwright() as driver:
+        launched = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-background-networking"])
+        yield launched
+        launched.close()
 
 
 @pytest.fixture

@@ -70,6 +70,7 @@ REPORTS: dict[str, Report] = {
     "empty": Report("nobody", (), "none", 0, ("no exercise file was found in what was handed in",)),
     "every": report(*EVERY),
     **{name: report(*EVERY, said=said, name=said[:300]) for name, said in HOSTILE.items()},
+    "many": report(*["crashed"] * 200, said="é\x1b" * 2500),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -12,13 +13,20 @@ from grader.course import Course, find_course
 BEGIN, END = build.BEGIN, build.END
 
 
-def test_the_committed_exercises_are_what_build_writes(course: Course) -> None:
-    assert build.stale(course, build.build(course)) == []
+@pytest.fixture(scope="module")
+def built(course: Course) -> dict[Path, str]:
+    return build.build(course)
 
 
-def test_no_solution_line_is_left_in_a_stub(course: Course) -> None:
-    for path, stub in build.build(course).items():
-        source = (course.solutions / path.name).read_text(encoding="utf-8")
+def test_the_committed_exercises_are_what_build_writes(course: Course, built: dict[Path, str]) -> None:
+    assert build.stale(course, built) == []
+
+
+def test_no_solution_line_is_left_in_a_stub(course: Course, built: dict[Path, str]) -> None:
+    for path, stub in built.items():
+        if path.suffix == ".ipynb":
+            stub = "\n".join("".join(cell["source"]) for cell in json.loads(stub)["cells"])
+        source = (course.solutions / f"{path.stem}.py").read_text(encoding="utf-8")
         regions = [part.split(END)[0] for part in source.split(BEGIN)[1:]]
         assert regions
         answers = {line.strip() for region in regions for line in region.splitlines()}
@@ -29,7 +37,7 @@ def test_no_solution_line_is_left_in_a_stub(course: Course) -> None:
 
 def test_building_twice_changes_nothing(tiny: pytest.Pytester) -> None:
     tiny_course = find_course(tiny.path)
-    assert [path.name for path in build.write(build.build(tiny_course))] == ["tiny.py"]
+    assert [path.name for path in build.write(build.build(tiny_course))] == ["tiny.py", "tiny.ipynb"]
     assert build.write(build.build(tiny_course)) == []
     assert build.stale(tiny_course, build.build(tiny_course)) == []
 
@@ -37,11 +45,13 @@ def test_building_twice_changes_nothing(tiny: pytest.Pytester) -> None:
 def test_a_stale_a_missing_and_a_surplus_file_are_each_told(tiny: pytest.Pytester) -> None:
     tiny_course = find_course(tiny.path)
     built = build.build(tiny_course)
-    assert build.stale(tiny_course, built) == ["exercises/tiny.py: missing"]
+    assert build.stale(tiny_course, built) == ["exercises/tiny.py: missing", "exercises/tiny.ipynb: missing"]
     build.write(built)
     (tiny.path / "exercises/tiny.py").write_text("old")
     (tiny.path / "exercises/other.py").write_text("")
+    (tiny.path / "exercises/other.ipynb").write_text("{}")
     assert build.stale(tiny_course, built) == [
+        "exercises/other.ipynb: nothing generates it",
         "exercises/other.py: nothing generates it",
         "exercises/tiny.py: differs from what grader build writes",
     ]

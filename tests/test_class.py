@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +24,9 @@ from conftest import TINY
 from grading import ROOT, grade_each
 
 from grader.classroom import Journal
-from grader.submission import Submission
+from grader.course import Course
+from grader.discover import discover
+from grader.submission import Submission, SubmissionError
 from grader.workers import Job, Order
 
 DIES = """
@@ -236,6 +239,54 @@ def test_a_disk_that_fills_is_one_sentence_and_loses_nothing(tiny: Path, undistu
     assert journal(tmp_path / "out") > 0
     assert run(tiny, tmp_path / "out").returncode == 0
     assert everything(tmp_path / "out") == undisturbed
+
+
+def test_another_selection_does_not_take_the_place_of_results(tiny: Path, tmp_path: Path) -> None:
+    """A gradebook does not lose columns without a word. More columns, or the same again, is no loss."""
+    out = tmp_path / "out"
+    assert run(tiny, out, "-k", "double").returncode == 0
+    before = everything(out)
+    other = run(tiny, out, "-k", "negate")
+    assert (other.returncode, other.stderr.count("\n")) == (2, 1)
+    assert "holds the results of -k 'double'" in other.stderr
+    assert everything(out) == before
+    assert run(tiny, out, "-k", "double").returncode == 0
+    assert everything(out) == before
+    assert run(tiny, out).returncode == 0
+    assert b"tiny.negate" in (out / "gradebook.csv").read_bytes()
+    assert run(tiny, out, "-k", "double").returncode == 2
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user is below")
+def test_who_cannot_be_read_is_told(course: Course) -> None:
+    """Read by a user who may not enter a student's folder, or the class's: the one is refused, the other is a sentence."""
+    def seen(folder: Path) -> str:
+        ours, theirs = os.pipe()
+        if not (pid := os.fork()):
+            os.setuid(59_999)
+            try:
+                found, _ = discover(folder, course, folder / "out")
+                told = "; ".join(f"{item.student}: {item.unreadable or sorted(item.chosen)}" for item in found)
+            except SubmissionError as error:
+                told = str(error)
+            os.write(theirs, told.encode())
+            os._exit(0)
+        os.waitpid(pid, 0)
+        os.close(theirs)
+        with os.fdopen(ours) as file:
+            return file.read()
+
+    with tempfile.TemporaryDirectory() as place:
+        everybody = Path(place)
+        everybody.chmod(0o755)
+        for student in ("ada", "bob"):
+            (everybody / student).mkdir()
+            (everybody / student / "numpy_attention.py").write_text("x = 1\n")
+        (everybody / "bob").chmod(0o700)
+        told = seen(everybody)
+        assert "ada: ['numpy_attention']" in told
+        assert "bob: bob can't be read: permission denied" in told
+        assert "can't be read: permission denied" in seen(everybody / "bob")
 
 
 @pytest.mark.parametrize("case", ["missing", "empty", "itself", "inside", "file", "busy"])

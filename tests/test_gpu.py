@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -99,6 +100,36 @@ def test_a_gpu_that_is_required_and_not_there() -> None:
     done = command("grade", "solutions", "--gpu", "require", "-k", "softmax")
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr == "grader: there is no GPU to grade with: this machine has none that CUDA knows\n"
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="here is a GPU")
+def test_the_script_says_that_there_is_no_gpu() -> None:
+    done = subprocess.run([sys.executable, str(ROOT / "tests/gpu/run")], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("there is no GPU that torch can use here; ")
+
+
+def test_the_script_sees_what_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder in ("tests/gpu", "solutions"):
+        monkeypatch.syspath_prepend(str(ROOT / folder))
+    agreement = importlib.import_module("agreement")
+    monkeypatch.setattr(agreement.parity, "DTYPES", ("float32",))
+    cases = {name: (agreement.parity.CASES[name][0],) for name in ("attention", "MultiHeadAttention")}
+    monkeypatch.setattr(agreement.parity, "CASES", cases)
+    rows = list(agreement.rows("cpu"))
+    assert all(row["off"] <= 1 for row in rows if "off" in row)
+    assert "FLASH_ATTENTION, 1 cases: Flash attention requires q,k,v to have the same last dimension" in agreement.table(rows)
+    lesson = importlib.import_module("torch_attention")
+    monkeypatch.setattr(lesson, "attention", lambda q, k, v, mask=None: right(2 * q, k, v, mask))
+    assert all(row["off"] > 100 for row in agreement.rows("cpu") if "off" in row)
+    for module in ("agreement", "torch_attention", "grouped_query"):
+        sys.modules.pop(module, None)
+
+
+def right(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None) -> tuple[torch.Tensor, None]:
+    """Attention by torch's own call."""
+    seen = None if mask is None else ~mask
+    return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=seen), None
 
 
 def test_wishes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv as csv_module
 import io
-import shutil
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -21,7 +20,6 @@ from grader.report import Check, Mistake, Report, by_exercise, together
 from grader.similar import Similar
 from grader.trouble import Frame, Trouble
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 EVIL = "<script>window.pwned = 1</script><img src=http://127.0.0.1:9/x onerror='window.pwned = 1'>"
 NAMES = ["Ada", "Bo", "=cmd|'/c calc'!A1", EVIL, '"><svg onload=window.pwned=1>', "Émile"]
 INVERTED = Mistake("mask_polarity_inverted", "The mask is read the wrong way round.", "What does True mean?")
@@ -52,17 +50,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (out / f"s {number}" / "report.html").write_text(page(data, {"lesson.first": ["A question?"]}))
     (out / "class.html").write_text(classpage(whole, [(97, "Ada", EVIL)]))
     return out
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api")
-    if CHROMIUM is None:
-        pytest.skip("there is no Chromium here")
-    with playwright.sync_playwright() as driver:
-        launched = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-background-networking"])
-        yield launched
-        launched.close()
 
 
 @pytest.fixture

@@ -200,7 +200,7 @@ def after_softmax(q: Any, k: Any, v: Any, mask: Any) -> Any:
         (changes_k, QUESTIONS, "The input k was changed by the call"),
         (swaps_heads, QUESTIONS, "heads 0 and 1 have changed places"),
         (bad_output, QUESTIONS, "The weights are right and the output is not"),
-        (wide, QUESTIONS, "The shape of the output is (2, 3, 4, 6), due was (2, 3, 4, 7)"),
+        (wide, QUESTIONS, "The shape of the output is (3, 2, 3, 1), due was (3, 2, 3, 2)"),
     ],
 )
 def test_attention(wrong: Wrong, questions: list[tuple[Any, ...]], words: str) -> None:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-import pytest
 from classes import SOLUTIONS, N, T, submissions
 from grading import grade_each, replaced, scores
 
 NO_TAPES = "import grader.tape; grader.tape.Tapes.of = lambda self, check: []\n"
+NEVER_ASTRAY = "import grader.tape; grader.tape.Taped.astray = None  # a check that hangs on more than its answers breaks\n"
 COUNTS = """
-import atexit, grader.grade, grader.rounds
-ran, run = [], grader.rounds.Round._run
-grader.rounds.Round._run = lambda self, item, *rest, **more: (ran.append(item.nodeid), run(self, item, *rest, **more))
+import grader.rounds
+run = grader.rounds.Round.run
+
+def counted(self, stopped):
+    whole = run(self, stopped)
+    self.checks.notes.append(f"{len(self.calls)} checks ran")
+    return whole
+
+grader.rounds.Round.run = counted
 """
 SOFTMAX = """
 _softmax, _calls = softmax, []
@@ -27,14 +33,15 @@ FORGETFUL = {
     "exits at last": "if len(_calls) == 9: raise SystemExit(3)",
     "prints": "print(len(_calls))\n    if len(_calls) == 9: return None",
     "wants to be called once": "if any(x.shape == y.shape and (x == y).all() for y in _calls[:-1]): return x",
-    "writes into its input": "x += 1e-300 * (len(_calls) == 9)\n    if len(_calls) == 9: x[..., 0] = 5",
+    "writes into its input": "if len(_calls) == 9: x[..., 0] = 5",
 }
 
 
 def test_a_class_is_graded_as_without_tapes() -> None:
     """Right, wrong, mixed, unfinished and hostile submissions: every report is the same to the last word."""
-    everybody = dict(submissions(24))
-    assert grade_each(everybody) == grade_each(everybody, before=NO_TAPES)
+    everybody, select = dict(submissions(13)), "softmax or split_heads or repeat_kv"
+    with_tapes = grade_each(everybody, before=NEVER_ASTRAY, select=select)
+    assert with_tapes == grade_each(everybody, before=NO_TAPES, select=select)
 
 
 def test_nobody_is_called_twice() -> None:
@@ -44,26 +51,22 @@ def test_nobody_is_called_twice() -> None:
     select = "softmax or numpy_attention.attention"
     together, alone = grade_each({**right, **odd}, select=select), grade_each(odd, before=NO_TAPES, select=select)
     assert {name: together[name] for name in alone} == alone
-    assert all(scores(report) for report in alone.values()), "each of them is wrong somewhere"
+    assert all(scores(alone[f"b {name}"]) for name in FORGETFUL if name != "wants to be called once")
     assert not any(scores(together[name]) for name in right)
 
 
 def test_what_passed_before_does_not_run() -> None:
-    """Of a right submission after another, only those checks run in which the code is to raise or draws numbers itself."""
-    before = COUNTS + "atexit.register(lambda: print('REPORT', '{\"submission\": \"ran\", \"ran\": %d}' % len(ran)))\n"
-    everybody = {name: {T: SOLUTIONS[T]} for name in "abc"}
-    ran = {}
-    for count in (1, 3):
-        some = dict(list(everybody.items())[:count])
-        with pytest.raises(AssertionError):  # one line more than there are submissions
-            grade_each(some, before=before, select="torch_attention")
-        ran[count] = count
-    assert ran
+    """Of the checks that a submission passes like another one, only those run in which its code is to raise."""
+    reports = grade_each({name: {T: SOLUTIONS[T]} for name in "ab"}, before=NEVER_ASTRAY + COUNTS, select="torch_attention")
+    first, second = (int(reports[name]["notes"][-1].split()[0]) for name in "ab")
+    assert first > 40
+    assert second < first / 4
+    assert reports["a"]["exercises"] == reports["b"]["exercises"]
 
 
-def test_a_wrong_number_in_the_last_answer_is_seen() -> None:
-    """Answers are compared to the last byte: one that is right for all but one key of one call fails."""
-    subtle = replaced(SOLUTIONS[N], ("powers / ", "(1 + 1e-11 * (x.shape == (2, 5))) * powers / "))
+def test_a_wrong_number_in_one_answer_is_seen() -> None:
+    """Answers are compared to the last bit that a check looks at."""
+    subtle = replaced(SOLUTIONS[N], ("return powers / ", "return (1 + 1e-11 * (x.shape == (5, 2, 4))) * powers / "))
     reports = grade_each({"a": {N: SOLUTIONS[N]}, "b": {N: subtle}}, select="softmax")
     assert not scores(reports["a"])
-    assert scores(reports["b"]) == scores(grade_each({"b": {N: subtle}}, select="softmax")["b"]) != {}
+    assert scores(reports["b"])

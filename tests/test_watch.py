@@ -486,7 +486,7 @@ def test_the_last_word_is_what_a_fresh_grade_says(evening: tuple[list[Any], dict
     assert finals.keys() == fresh.keys()
     for name, data in finals.items():
         assert data == {**fresh[name], "submission": "me"}, name
-    assert len({data["score"] for data in finals.values()}) > 5  # the edits do make differences
+    assert len({data["score"] for data in finals.values()}) > 3  # the edits do make differences
 
 
 def test_the_first_word_is_right_too(evening: tuple[list[Any], dict[str, Any]]) -> None:
@@ -588,9 +588,11 @@ def test_an_evening_on_a_terminal(terminal: Terminal, tmp_path: Path) -> None:
     terminal.process.send("l")  # a key is heard while it runs
     terminal.until("l lesson", "x twice 3 is 6")
     terminal.process.send("l")
-    terminal.until("double ran longer than 2 s (line 3)", "graded in")
-    put(tmp_path, LOOP)
-    terminal.until("running")
+    terminal.until("double ran longer than 2 s (line ", "graded in")
+    put(tmp_path, RIGHT)
+    terminal.until("5 of 5 points", "Every check passes.", "graded in")
+    put(tmp_path, LOOP.replace("return -x", "while True:\n        x = x"))
+    terminal.until("double ran longer than 2 s (line ", "running")  # the first word comes before negate is done
     put(tmp_path, RIGHT)
     terminal.until("5 of 5 points", "Every check passes.", "graded in")
     terminal.process.send("q")

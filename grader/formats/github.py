@@ -39,7 +39,7 @@ def runners(report: Report) -> dict[str, str]:
 
 
 def _result(checks: Sequence[Check], most: int) -> str:
-    text = fitting(lambda limit: json.dumps(_data(checks, limit)), most)
+    text = fitting(lambda limit: json.dumps(_data(checks, limit), ensure_ascii=False), most)
     return base64.b64encode(text.encode()).decode()
 
 
@@ -90,13 +90,13 @@ def _harmless(text: str) -> str:
 
 def commands(report: Report, definitions: Mapping[str, Place]) -> str:
     """A workflow command for each exercise that went wrong: an error at the student's own line, or where it is defined."""
-    files, said = {file for file, _ in definitions.values()}, []
+    files, said = {file.rpartition("/")[2]: file for file, _ in definitions.values()}, []
     for exercise in for_students(report).exercises:
         check = exercise.trouble
         if check is None or check.status not in ("failed", "crashed"):
             continue
-        frames = [(frame.file, frame.line) for frame in (check.trouble.frames if check.trouble else ()) if frame.file in files]
-        place = frames[-1] if frames else definitions.get(exercise.name)
+        frames = [frame for frame in (check.trouble.frames if check.trouble else ()) if frame.file in files]
+        place = (files[frames[-1].file], frames[-1].line) if frames else definitions.get(exercise.name)
         where = f"file={_property(place[0])},line={place[1]}," if place else ""
         title = _property(f"{exercise.name}: {printable(check.title)}")
         said.append(f"::error {where}title={title}::{_value(told(check, 500))}\n")

@@ -42,10 +42,10 @@ def _exercise(item: Exercise, is_next: bool, limit: int) -> list[str]:
     said: set[str] = set()
     for check in item.checks:
         lines.append(f"- {check.status}, {number(check.earned)} of {number(check.points)}: {plain(printable(check.title))}")
-        words = told(check, limit)
-        if words and words not in said:  # what several checks have in common is told once
+        words = [line for line in told(check, limit).split("\n") if line and line not in said]
+        if words:  # what several checks have in common is told once
             lines += ["", *(f"  {line}" for line in fenced(words)), ""]
-        said.add(words)
+        said.update(words)
     return [*lines, "", "</details>"]
 
 
@@ -54,10 +54,10 @@ def plain(text: str) -> str:
     return _MARKUP.sub(lambda match: f"\\{match[0]}", " ".join(text.split()))
 
 
-def fenced(text: str) -> list[str]:
-    """The lines of `text` in a fence that is longer than any in it."""
-    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
-    return [f"{fence}text", *text.split("\n"), fence]
+def fenced(lines: list[str]) -> list[str]:
+    """The lines in a fence that is longer than any in them."""
+    fence = "`" * max(3, 1 + max((len(run) for line in lines for run in re.findall("`+", line)), default=0))
+    return [f"{fence}text", *lines, fence]
 
 
 def _bar(item: Exercise) -> str:

@@ -10,11 +10,13 @@ from .escape import MAX_SHOWN, printable
 
 FRAMES = 5  # the last lines on the way to an error
 WITHHELD = "This check is hidden: what it asked and what came is not shown."
-LIMITS = (MAX_SHOWN, 500, 100, 20)
+LIMITS = (MAX_SHOWN, 500, 100, 0)
 
 
 def told(check: Check, limit: int = MAX_SHOWN) -> str:
-    """Why a check did not pass and what leads on, with what the student's own code said cut to `limit` characters."""
+    """Why a check did not pass and what leads on, with what the student's own code said cut to `limit` characters; nothing at 0."""
+    if not limit:
+        return ""
     lines = [printable(check.message, limit)] if check.message else []
     if check.follows:
         lines.append(f"This follows from {' and '.join(check.follows)}: mend that first.")

@@ -19,7 +19,7 @@ def reached(root: Path, package: str, start: Iterable[str]) -> list[Path]:
         path = _file(root, name)
         if name not in found and path is not None and name.split(".")[0] == package:
             found[name] = path
-            waiting += [name.rpartition(".")[0], *_imports(path, name)]
+            waiting += [name.rpartition(".")[0], *imports(path, name)]
     return sorted(found.values())
 
 
@@ -39,7 +39,8 @@ def _file(root: Path, name: str) -> Path | None:
     return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if name and file.is_file()), None)
 
 
-def _imports(path: Path, name: str) -> Iterator[str]:
+def imports(path: Path, name: str = "") -> Iterator[str]:
+    """The names that a file imports, or may; `name` is its own, for relative ones."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

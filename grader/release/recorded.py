@@ -21,6 +21,7 @@ from ..course import Course
 from ..diagnose import Catalogue, load_catalogue
 from ..grade import run_checks
 from ..mistakes import Variant
+from ..pictures import drawers
 from ..recording import Call
 from ..report import Mistake
 from ..stored import store
@@ -76,7 +77,11 @@ def _calls(course: Course, catalogue: Catalogue | None) -> dict[str, list[Call]]
         finally:
             inside.close()
 
-    run_checks(checks, [read_submission(course.solutions, course.modules)], origin, lambda _: None)
+    def draw(_: Submission) -> None:
+        for exercise, pictures in drawers(course).items():  # they ask the oracle too
+            list(pictures(checks.origin.module(exercise.partition(".")[0], exercise)))
+
+    run_checks(checks, [read_submission(course.solutions, course.modules)], origin, draw)
     for id, verdict in checks.verdicts.items():
         if verdict.status == "skipped":
             raise ReleaseError(f"what {id} expects can't be stored, for it can't run here: {verdict.message}")

@@ -12,7 +12,7 @@ from ..course import HERE, Course
 from ..formats import FORMATS
 from ..stored import FILE
 from . import AUDIENCES, Files, ReleaseError, lookup
-from .closure import beside, reached
+from .closure import beside, imports, reached
 from .recorded import oracle_file, recorded
 
 ENGINE = Path(__file__).resolve().parents[1]
@@ -29,13 +29,14 @@ TEMPLATES = Path(__file__).with_name("templates")
 def files(course: Course) -> Files:
     """The files of the workspace, by path. Raises ReleaseError, and BuildError for a faulty solution."""
     oracle = oracle_file(course)
+    checks = [path for path in _checks(course) if path != oracle]
     made: Files = {
         "README.md": _readme(course).encode(),
         HERE: _pyproject(course).encode(),
         "conftest.py": (TEMPLATES / "conftest.py").read_bytes(),
         **dict(_stubs(course)),
-        **_copies(course.root, [path for path in _checks(course) if path != oracle]),
-        **_copies(ENGINE.parent, _engine()),
+        **_copies(course.root, checks),
+        **_copies(ENGINE.parent, _engine(checks)),
         **_copies(course.root, filter(Path.is_file, [course.root / "LICENSE"])),
     }
     dues, mistakes = recorded(course)
@@ -66,8 +67,10 @@ def _checks(course: Course) -> list[Path]:
     return sorted(found)
 
 
-def _engine() -> list[Path]:
-    needed = reached(ENGINE.parent, ENGINE.name, [f"{ENGINE.name}.{name}" for name in BEGINNINGS])
+def _engine(checks: list[Path]) -> list[Path]:
+    """What the student's verbs and these checks need of the engine, with its data."""
+    asked = [name for path in checks if path.suffix == ".py" for name in imports(path)]
+    needed = reached(ENGINE.parent, ENGINE.name, [*asked, *(f"{ENGINE.name}.{name}" for name in BEGINNINGS)])
     return [*needed, *beside(needed)]
 
 

@@ -71,7 +71,7 @@ def grade(
     """Grade SUBMISSION: a folder with the exercise files, one such file, or a notebook."""
     shown = paired(click.get_current_context().meta["order"], formats, outputs)
     if as_they_come:
-        settings["so_far"] = lambda report: _show(report, [(name, path) for name, path in shown if path is not None])
+        settings["so_far"] = lambda report: _show(report(), [(name, path) for name, path in shown if path is not None])
     report = graded(course, submission, **settings)
     _show(report, shown)
     finish(report, fail_under)

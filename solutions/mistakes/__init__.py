@@ -35,30 +35,3 @@ EXERCISES: dict[str, Callable[..., Any]] = {
     "head_analysis.classify_head": analysis.classify_head,
     "head_analysis.prune_heads": analysis.prune_heads,
 }
-
-# Mistakes that checks see, but that can't be recognised by replaying calls one by one, each with the reason.
-RANDOM = "its answers are random"
-MATRICES = "only attributes differ, and answers are replayed with the student's own"
-MESSAGE = "only the message of an error differs"
-BEYOND_REPLAY: dict[str, str] = {
-    "dropout_missing": RANDOM,
-    "dropout_in_eval": RANDOM,
-    "dropout_of_head_outputs": RANDOM,
-    "dropout_not_scaled_up": RANDOM,
-    "dropout_only_in_eval": RANDOM,
-    "dropout_of_the_output": RANDOM,
-    "fused_drops_every_weight": RANDOM,
-    "matrices_start_at_zero": MATRICES,
-    "matrices_start_as_identity": MATRICES,
-    "matrices_all_the_same": MATRICES,
-    "matrices_of_one_head": MATRICES,
-    "uneven_heads_refused_without_sizes": MESSAGE,
-    "layer_refuses_without_sizes": MESSAGE,
-    "uneven_groups_refused_without_sizes": MESSAGE,
-    "cached_layer_refuses_without_sizes": MESSAGE,
-    "layer_always_float64": "the check that sees it draws random matrices",
-    "buffer_in_state_dict": "only state_dict() differs",
-    "cache_in_state_dict": "only state_dict() differs",
-    "mask_inverted_in_place": "an expanded mask raises, and a replayed one is not expanded",
-    "cache_kept_in_the_module": "an instance remembers, and every call is replayed on a fresh one",
-}

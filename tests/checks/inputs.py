@@ -153,25 +153,10 @@ def _cases(number: int, draw: Callable[[Any], Any], count: int) -> list[Any]:
     return cases
 
 
-def plain_attention(q: Any, k: Any, v: Any, mask: Any) -> tuple[Any, Any]:
-    """The formula as it stands, rounded by torch after every step in the inputs' own dtype."""
-    scores = (q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5).masked_fill(mask, float("-inf"))
-    weights = torch.softmax(scores, dim=-1).masked_fill(mask, 0.0)
-    return weights @ v, weights
-
-
 def gradients(reference: Callable[..., Any], arrays: tuple[NDArray[Any], ...], upstream: Any) -> tuple[Any, ...]:
     """What a right function sends back to each of these arrays, which it gets as tensors of its own."""
     leaves = tensors(*arrays, grad=True)
     return tuple(torch.autograd.grad(reference(*leaves), leaves, upstream))
-
-
-def kernel(name: str, *qkv: Any, **options: Any) -> Any:
-    """What one kernel of torch gives, forced: MATH or FLASH_ATTENTION."""
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-
-    with torch.no_grad(), sdpa_kernel(getattr(SDPBackend, name)):
-        return torch.nn.functional.scaled_dot_product_attention(*qkv, **options)
 
 
 def torch_mha(matrices: dict[str, NDArray[Any]], num_heads: int) -> Any:

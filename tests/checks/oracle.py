@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from checks import models
+
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 MOST_KEPT = 2_000  # dues of small arrays: some ten megabytes
@@ -156,3 +158,21 @@ def multi_head(x: Any, matrices: dict[str, Any], num_heads: int, mask: Any = Non
     q, k, v = (split_heads(x @ W[name], W[name].shape[1] // d_k) for name in ("W_Q", "W_K", "W_V"))
     heads, weights = grouped(q, k, v, mask)
     return merge_heads(heads) @ W["W_O"], weights
+
+
+def attentions(name: str, inputs: dict[str, Any]) -> tuple[NDArray[Any], ...]:
+    """What a model of `models` gives as its weights, (B, h, n, n) a layer: in eval mode, and then in the mode that it was in."""
+    import torch
+
+    model = getattr(models, name)()
+    mode = model.training
+    with torch.no_grad():
+        found = model.eval()(**inputs, output_attentions=True).attentions
+    model.train(mode)
+    return tuple(layer.numpy() for layer in found)
+
+
+@functools.cache
+def trained_heads() -> tuple[NDArray[Any], ...]:
+    """The trained BERT's weights for the lesson's sentence, (h, n, n) a layer."""
+    return tuple(layer[0] for layer in attentions("sentence_bert", models.sentence()))

@@ -12,7 +12,7 @@ from typing import Any
 
 from numpy.random import Generator
 
-from checks import F, inputs, torch
+from checks import F, inputs, kernels, torch
 
 KERNELS = ("MATH", "FLASH_ATTENTION", "EFFICIENT_ATTENTION", "CUDNN_ATTENTION")
 DTYPES = ("float32", "float16", "bfloat16")
@@ -114,7 +114,7 @@ def plain(hidden: Any) -> Attend:
     def attend(q: Any, k: Any, v: Any) -> Any:
         k, v = (part.repeat_interleave(q.shape[1] // part.shape[1], dim=1) for part in (k, v))
         mask = torch.zeros((), dtype=torch.bool, device=q.device) if hidden is None else hidden
-        return inputs.plain_attention(q, k, v, mask)[0]
+        return kernels.plain_attention(q, k, v, mask)[0]
 
     return attend
 
@@ -149,7 +149,7 @@ def dues(formula: Formula, case: Case, hidden: Any, leaves: dict[str, Any], upst
 
     reference, low = results(plain(hidden), double=True), results(plain(hidden))
     fudges = [FUDGE["output"], *[FUDGE_OF_GRADIENTS] * len(leaves)]
-    slack = [max(1e-5, fudge * _apart(a, b)) for fudge, a, b in zip(fudges, low, reference, strict=False)]
+    slack = [max(1e-5, fudge * apart(a, b)) for fudge, a, b in zip(fudges, low, reference, strict=False)]
     kernels: dict[str, list[Any]] = {}
     refused, far = {}, {}
     for kernel in KERNELS:
@@ -158,7 +158,7 @@ def dues(formula: Formula, case: Case, hidden: Any, leaves: dict[str, Any], upst
         except Refused as error:
             refused[kernel] = str(error)
             continue
-        off = max(_apart(a, b) / allowed for a, b, allowed in zip(found, reference, slack, strict=True))
+        off = max(apart(a, b) / allowed for a, b, allowed in zip(found, reference, slack, strict=True))
         if off <= 1:
             kernels[kernel] = found
         else:  # NaN too
@@ -191,7 +191,8 @@ def told(found: Mapping[str, Dues]) -> list[str]:
     return [f"{what} ({'; '.join(names)}): {reason}" for (what, reason), names in cases.items()]
 
 
-def _apart(a: Any, b: Any) -> float:
+def apart(a: Any, b: Any) -> float:
+    """The largest difference."""
     return float((a.double() - b.double()).abs().max())
 
 

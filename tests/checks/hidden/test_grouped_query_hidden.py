@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from checks import F, inputs, oracle
+from checks import F, inputs, kernels, oracle
 
 from grader import expect
 
@@ -94,9 +94,8 @@ def test_gqa_as_kernels(student, rng, dtype):
     mask[0, 0, 1] = True
     mask = inputs.tensor(mask)
     repeated = (inputs.tensor(oracle.repeat_kv(x, 8), dtype) for x in inputs.doubles(k, v))
-    lowprec, _ = inputs.plain_attention(q, *repeated, mask)
-    kernels = ("MATH", "FLASH_ATTENTION")
-    dues = [inputs.kernel(kernel, q, k, v, attn_mask=~mask, enable_gqa=True) for kernel in kernels]
+    lowprec, _ = kernels.plain_attention(q, *repeated, mask)
+    dues = [kernels.kernel(name, q, k, v, attn_mask=~mask, enable_gqa=True) for name in ("MATH", "FLASH_ATTENTION")]
     output, _ = expect.pair(student.grouped_query_attention(q, k, v, mask))
     for due in dues:
         if dtype in TWO_ROUNDINGS:
@@ -258,7 +257,7 @@ def _last_two(x, W_Q, W_K, W_V, W_O):
     """The output of tokens 3 and 4, with six query heads of size 4 on two KV heads; the matrices lie as nn.Linear keeps them."""
     q, k, v = ((x @ W.T).unflatten(2, (-1, 4)).transpose(1, 2) for W in (W_Q, W_K, W_V))
     k, v = (part.repeat_interleave(3, dim=1) for part in (k, v))
-    heads, _ = inputs.plain_attention(q, k, v, inputs.tensor(oracle.causal(5, 5)))
+    heads, _ = kernels.plain_attention(q, k, v, inputs.tensor(oracle.causal(5, 5)))
     return (heads.transpose(1, 2).flatten(2) @ W_O.T)[:, 3:]
 
 

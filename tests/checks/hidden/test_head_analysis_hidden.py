@@ -111,7 +111,7 @@ def test_classify_a_trained_bert(student):
     """the 72 heads of a trained BERT get their names"""
     student.classify_head(np.ones((1, 1)))  # a stub is told before the model is loaded
     models.need("transformers", models.PACKAGE)
-    for layer, heads in enumerate(models.trained_heads()):
+    for layer, heads in enumerate(oracle.trained_heads()):
         for head, weights in enumerate(heads):
             expect.text(student.classify_head(weights.copy()), oracle.head_name(weights), f"the name of head {layer}-{head}")
 
@@ -122,7 +122,7 @@ def test_extract_any_layer(student, rng):
     model = models.stand_in().train()
     for batch, n, layer in [(1, 6, 0), (3, 4, 2), (2, 1, 1)]:
         ids = torch.tensor(rng.integers(0, 40, (batch, n)))
-        before, due = ids.clone(), models.attentions(model, {"input_ids": ids})[layer][0]
+        before, due = ids.clone(), oracle.attentions("stand_in", {"input_ids": ids})[layer][0]
         got = student.extract_attention_patterns(model, {"input_ids": ids}, layer)
         expect.close(got, due, label=f"layer {layer}")
         expect.unchanged(before, ids, "input_ids")
@@ -139,7 +139,7 @@ def test_extract_from_a_small_bert(student, rng, training):
     ids, seen = torch.tensor(rng.integers(0, 40, (3, 6))), torch.ones(3, 6, dtype=torch.long)
     seen[0, 4:], seen[2, 2:] = 0, 0
     given = {"input_ids": ids, "attention_mask": seen, "token_type_ids": torch.tensor(rng.integers(0, 2, (3, 6)))}
-    due = models.attentions(model, given)[1][0]
+    due = oracle.attentions("small_bert", given)[1][0]
     got = student.extract_attention_patterns(model, given, 1)
     expect.close(got, due, label="layer 1", tolerance=(0.0, 1e-6))
     models.expect_mode(model, training)
@@ -150,7 +150,7 @@ def test_extract_every_layer_of_a_trained_bert(student):
     """all six layers of a trained BERT are read as it computes them"""
     student.extract_attention_patterns(*models.trial())
     models.need("transformers", models.PACKAGE)
-    for layer, due in enumerate(models.trained_heads()):
+    for layer, due in enumerate(oracle.trained_heads()):
         got = student.extract_attention_patterns(models.sentence_bert().train(), models.sentence(), layer)
         expect.close(got, due, label=f"layer {layer}", tolerance=(0.0, 1e-6))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from checks import F, inputs, oracle, torch
+from checks import F, inputs, kernels, oracle, torch
 
 from grader import expect
 
@@ -119,8 +119,8 @@ def test_attention_as_kernels(student, rng, dtype):
     mask = inputs.mask_of(rng, 2, 3, 4, 6)
     mask[0, 0, 1] = True
     mask = inputs.tensor(mask)
-    dues = [inputs.kernel(kernel, q, k, v, attn_mask=~mask) for kernel in ("MATH", "FLASH_ATTENTION")]
-    lowprec, _ = inputs.plain_attention(q, k, v, mask)
+    dues = [kernels.kernel(kernel, q, k, v, attn_mask=~mask) for kernel in ("MATH", "FLASH_ATTENTION")]
+    lowprec, _ = kernels.plain_attention(q, k, v, mask)
     output, _ = expect.pair(student.attention(q, k, v, mask))
     for due in dues:
         if dtype in TWO_ROUNDINGS:
@@ -316,7 +316,7 @@ def test_efficient_dtype(student, rng, dtype):
     mask = inputs.mask_of(rng, 2, 3, 4, 6)
     mask[1, 2, 1:3] = True
     due, _ = oracle.attention(*inputs.doubles(q, k, v), mask)
-    lowprec, _ = inputs.plain_attention(q, k, v, inputs.tensor(mask))
+    lowprec, _ = kernels.plain_attention(q, k, v, inputs.tensor(mask))
     output = student.efficient_mha(q, k, v, inputs.tensor(mask))
     if dtype in TWO_ROUNDINGS:
         expect.close(output, due, like=q)
@@ -343,7 +343,7 @@ def test_efficient_gradient(student, rng):
 def _plain_causal(*leaves):
     """The output for q, k and v of shape (B, n, h, d), by the formula as it stands."""
     q, k, v = (x.transpose(1, 2) for x in leaves)
-    return inputs.plain_attention(q, k, v, inputs.tensor(oracle.causal(5, 5)))[0]
+    return kernels.plain_attention(q, k, v, inputs.tensor(oracle.causal(5, 5)))[0]
 
 
 def _double(mha, W):

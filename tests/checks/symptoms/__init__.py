@@ -31,6 +31,7 @@ def symptom(subject: Subject, properties: tuple[Callable[[Case], Found], ...], c
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:
+            calls = sorted(calls, key=lambda call: call.cost)  # the first case is asked the most
             cases = [case for call in calls if (case := _case(subject, call, student)) is not None]
             faults = ["values", "not finite", "gradient", "changed", "form"]
             told = [_first(properties, fault, [case for case in cases if fault in case.faults]) for fault in faults]

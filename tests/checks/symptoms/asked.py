@@ -12,12 +12,17 @@ from .case import SLACK, Arrays, Case, Found, leaves
 
 
 def repeats(case: Case) -> Found:
+    """What random numbers and earlier calls change. A replay draws the numbers that the call drew, but for other luck."""
     again = replay(case.call, case.student)
-    if not again.error and not again.matches(case.call.seen):
+    if again.error:
+        return
+    if not replay(case.call, case.student, luck=1).matches(again):
+        text = "The same call twice gives two answers: is something random, such as dropout in eval mode?"
+    elif not again.matches(case.call.seen):
         text = "The same call, made afresh, gives another answer: state of an earlier call stays behind"
-        if not replay(case.call, case.student).matches(again):
-            text = "The same call twice gives two answers: is something random, such as dropout in eval mode?"
-        yield from ((fault, text, text) for fault in case.faults)
+    else:
+        return
+    yield from ((fault, text, text) for fault in case.faults)
 
 
 def layout(case: Case) -> Found:

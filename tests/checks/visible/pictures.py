@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from checks import F, inputs, models, torch
+from checks import F, inputs, models, oracle, torch
 
 from grader import expect
 from grader.pictures import Picture
@@ -97,17 +97,12 @@ def grouped_query_attention(student: Any) -> Iterator[Picture]:
 
 
 def extract_attention_patterns(student: Any) -> Iterator[Picture]:
-    """The heads of a trained model's first layer where it is installed, else those of a small stand-in."""
-    try:
-        models.need(models.PACKAGE, "transformers", "safetensors")
-        model, given, words = models.sentence_bert(), models.sentence(), ["[CLS]", *models.SENTENCE.split(), "[SEP]"]
-    except BaseException as error:
-        if type(error).__name__ != "Skipped":
-            raise
-        model, given, words = models.stand_in(), {"input_ids": torch.tensor([[1, 2, 3, 4, 5]])}, list("abcde")
-    due = models.attentions(model, given)[0][0]
-    got = student.extract_attention_patterns(model, given, 0)
-    yield from _heads("layer 0", got, due, due, words, words, batch=False)
+    """The twelve heads of a trained model's first layer."""
+    models.need("transformers", models.PACKAGE)
+    due = oracle.attentions("sentence_bert", models.sentence())[0][0]
+    words = ["[CLS]", *models.SENTENCE.split(), "[SEP]"]
+    got = student.extract_attention_patterns(models.sentence_bert(), models.sentence(), 0)
+    yield from _heads("weights", got, due, due, words, words, ["layer 0"] * len(due), batch=False)
 
 
 def _layer(output: Any, weights: Any, like: Any) -> Iterator[Picture]:
