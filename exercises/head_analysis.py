@@ -297,6 +297,10 @@ def prune_heads(
 # - Heads specialise without being told. Most are less exciting than the ones in the papers.
 # - A pattern is what a head looks at. Whether that matters, only taking it out can tell.
 #
+# And one thing that none of your functions knows: in which order the tokens stand. Shuffle the rows of `x`, with no
+# mask, and the rows of the output are shuffled just so. A head that looks at the token before can only do so because
+# positions were put into the tokens' vectors at the start: the lesson after this one is about how.
+#
 # To read: Clark et al. 2019, "What Does BERT Look At?" (arXiv 1906.04341); Michel et al. 2019, "Are Sixteen
 # Heads Really Better than One?" (arXiv 1905.10650); Ainslie et al. 2023, GQA (arXiv 2305.13245); Dao et al.
 # 2022, FlashAttention (arXiv 2205.14135).

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from .course import Course
-from .diagnose import Catalogue, load
+from .diagnose import MOST_NUMBERS, Catalogue, load
 from .judge import PASSED, Verdict, judge
 from .recording import Call, Recorder
 from .report import Check, Report, by_exercise, together
@@ -77,7 +77,7 @@ class Checks:
         """Why an exercise went wrong: the exercise that it follows from, its mistake, or else a symptom."""
         if self.catalogue is None:
             return {}
-        calls = self.calls.get(exercise, [])
+        calls = [call for call in self.calls.get(exercise, []) if call.cost[2] <= MOST_NUMBERS]
         try:
             found = self.catalogue.diagnose(exercise, calls)
             self.catalogue.named.update(mistake.name for mistake in found)

@@ -17,9 +17,11 @@ import numpy as np
 from .mistakes import Variant, grafted, pairs, singles
 from .recording import ATTRIBUTES, Call, replay, replayed
 from .report import Mistake, together
-from .seen import Part, Seen, textures
+from .seen import Part, Seen, numbers_in, textures
 
 MOST_KEPT = 300_000  # answers, so that a long class stays small
+MOST_NUMBERS = 8192  # in a call: a check's own have few, a cache that a student's code gave may have millions
+MOST_GROWTH = 4  # times the numbers of the question that the answer of a student's function may have, to be a part of a recipe
 MOST_PAIRS = 200  # are tried in one diagnosis: a count, and no clock, so that the same code is always told the same
 
 
@@ -106,18 +108,16 @@ class Catalogue:
         recipe, call = self.recipes[exercise], wrong[0]
         if inspect.isclass(recipe):
             return  # a layer has thousands, and is better told by the exercises that it is made of
-        traits = [self._traits(exercise, v.name, v.call, call) for v in self.singles(exercise)]
-        right = self._traits(exercise, "", recipe, call)
-        got = _traits_of(call.seen, call.answer)
+        due = self.seen(exercise, "", recipe, call, False)
+        right, got = _traits_of(due, replayed(call, recipe)), _traits_of(call.seen, call.answer)
+        seen = [(v.call, self.seen(exercise, v.name, v.call, call, False)) for v in self.singles(exercise)]
+        traits = [right if it.matches(due, False) else _traits_of(it, replayed(call, target)) for target, it in seen]
         pairs = self.pairs(exercise)
         places = {variant.name: place for place, variant in enumerate(self.singles(exercise))}
         halves = [[places[mistake.name] for mistake in pair.mistakes] for pair in pairs]
         first, second = np.array(halves, int).reshape(-1, 2).T
         order = likeliest(_unlike([*traits, got], right), _unlike([*traits, right], got), first, second)
         yield from (pairs[place] for place in order[:MOST_PAIRS])
-
-    def _traits(self, exercise: str, name: str, target: Callable[..., Any], call: Call) -> tuple[Any, ...]:
-        return _traits_of(self.seen(exercise, name, target, call, False), replayed(call, target))
 
     def _explains_all(self, exercise: str, variant: Variant, calls: list[Call], wrong: list[Call]) -> bool:
         """Whether the variant explains all calls. One that it does not is moved to the front: others will fail there as well."""
@@ -155,7 +155,7 @@ class Catalogue:
         recipe = self.recipes.get(exercise)
         if recipe is None:
             return False
-        built = grafted(recipe, {self.recipes[name]: function for name, function in own.items() if name in self.recipes})
+        built = grafted(recipe, {self.recipes[name]: _modest(function) for name, function in own.items() if name in self.recipes})
         steady = [call for call in calls if self.steady(exercise, recipe, call)]
         return built is not recipe and all(replay(call, built).matches(call.seen) for call in steady)
 
@@ -167,6 +167,18 @@ class Catalogue:
         if key not in self._seen:
             self._seen[key] = replay(call, target, back=False, shared=True, luck=1)
         return self._seen[key].matches(self.seen(exercise, "", target, call, False), back=False)
+
+
+def _modest(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A student's function but for answers so large that nobody should compute with them: these are errors."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        answer = function(*args, **kwargs)
+        if numbers_in(answer) > MOST_GROWTH * (1 + numbers_in((args, kwargs))):
+            raise ValueError("a large answer")
+        return answer
+
+    return call
 
 
 def _remembers(target: Callable[..., Any]) -> bool:

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from grader.seen import along
 from grader.trouble import Opaque, Stopped
 
 __tracebackhide__ = True  # pytest then shows the line of the check, not of this file
@@ -147,9 +148,8 @@ def gradients(output: Any, upstream: Any, inputs: Mapping[str, Any], label: str 
     """What autograd sends back from this output to each of these inputs."""
     if not output.requires_grad:
         fail(f"no gradient flows back from {label}: detach(), .data, no_grad or a trip through NumPy cut it off")
-    torch = sys.modules["torch"]
     try:
-        found = torch.autograd.grad(output, list(inputs.values()), upstream, allow_unused=True)
+        found = sys.modules["torch"].autograd.grad(along([output], [upstream]), list(inputs.values()), allow_unused=True)
     except (NotImplementedError, Stopped):
         raise
     except Exception as error:

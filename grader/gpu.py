@@ -9,7 +9,12 @@ from __future__ import annotations
 import os
 import sys
 from glob import glob
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+from .link import RunnerFailed
+
+if TYPE_CHECKING:
+    from .runner import Runner
 
 Wish = Literal["auto", "require", "skip"]
 
@@ -41,6 +46,18 @@ def wanted(wish: str) -> tuple[str, str]:
     if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
         return "", "CUDA_VISIBLE_DEVICES hides it"
     return ("cuda:0", "") if found(DEVICES) else ("", "this machine has none that CUDA knows")
+
+
+def tried(runner: Runner, device: str, why: str) -> tuple[str, str]:
+    """The same, once a process behind the runner's wall has opened the device."""
+    if device:
+        try:
+            with runner.open({"trial": b"import torch"}) as trial:
+                trial.begin("", device)
+                trial.start()
+        except RunnerFailed as error:
+            return "", f"the one that is here can't be opened by code that is being graded ({error})"
+    return device, why
 
 
 def enter(device: str, memory_mb: int, visible: str | None) -> None:

@@ -7,7 +7,6 @@ import copy
 import functools
 import hashlib
 import inspect
-import math
 import re
 import warnings
 from collections import Counter
@@ -19,7 +18,7 @@ import numpy as np
 
 from .chance import seeded
 from .remote import RemoteObject
-from .seen import Seen, attributes_of, feed, gradients_of, is_module, kind_of, leaves, parts_of, same
+from .seen import Seen, attributes_of, feed, gradients_of, is_module, kind_of, leaves, numbers_in, parts_of, same
 from .trouble import Trouble
 
 ATTRIBUTES = "its attributes"  # in place of a method: what was made is looked at
@@ -43,6 +42,7 @@ class Call:
     answer: Any = None
     turn: int = 1  # how often this very call was made
     earlier: tuple[Call, ...] = ()  # calls of the same instance
+    results: frozenset[int] = frozenset()  # arrays among the arguments that an earlier call gave, such as a cache
 
     @functools.cached_property
     def instances(self) -> dict[Any, Any]:
@@ -53,8 +53,13 @@ class Call:
     def cost(self) -> tuple[bool, int, int]:
         """What a replay costs, to compare: gradients, then how many arguments and numbers there are."""
         given = leaves((self.args, dict(self.kwargs), dict(self.state)))
-        sizes = [math.prod(leaf.shape) for leaf in given if kind_of(leaf)]
-        return any(getattr(leaf, "requires_grad", False) for leaf in given), len(given), sum(sizes)
+        return any(self.asked), len(given), numbers_in(given)
+
+    @functools.cached_property
+    def asked(self) -> tuple[bool, ...]:
+        """Of which arrays among the arguments gradients are looked at."""
+        arrays = enumerate(leaf for leaf in leaves((self.args, dict(self.kwargs))) if kind_of(leaf))
+        return tuple(getattr(leaf, "requires_grad", False) and place not in self.results for place, leaf in arrays)
 
     @functools.cached_property
     def digest(self) -> bytes:
@@ -88,7 +93,7 @@ def replay(call: Call, target: Callable[..., Any], *, back: bool = True, shared:
             except Exception as error:
                 return Seen(_kind_of(error))
         with seeded(call.seed + luck):
-            return observe(target, args, kwargs, (call.args, call.kwargs), back)[1]
+            return observe(call, target, args, kwargs, back)[1]
 
 
 def replayed(call: Call, target: Callable[..., Any]) -> Any:
@@ -101,9 +106,9 @@ def replayed(call: Call, target: Callable[..., Any]) -> Any:
 
 
 def observe(
-    target: Callable[..., Any], args: Any, kwargs: Any, before: tuple[Any, Any], back: bool = True
+    call: Call, target: Callable[..., Any], args: Any, kwargs: Any, back: bool = True
 ) -> tuple[Any, Seen, BaseException | None]:
-    """Call `target`; give its answer (or None), what was seen, and its error (or None). `before` is a copy of the arguments."""
+    """Call `target` with copies of a call's arguments; give its answer (or None), what was seen, and its error (or None)."""
     try:
         answer = target(*args, **kwargs)
     except Exception as error:
@@ -112,9 +117,10 @@ def observe(
             return None, Seen(trouble.kind), error
         return None, Seen(_kind_of(error), tuple(re.findall(r"\d+", str(error)))), error
     given = leaves((args, dict(kwargs)))
-    pairs = zip(leaves((before[0], dict(before[1]))), given, strict=False)
-    changed = tuple(not same(old, new) for old, new in pairs if kind_of(old))
-    return answer, Seen("", (), tuple(parts_of(answer)), changed, tuple(gradients_of(answer, given)) if back else ()), None
+    pairs = [pair for pair in zip(leaves((call.args, dict(call.kwargs))), given, strict=False) if kind_of(pair[0])]
+    changed = tuple(not same(old, new) for old, new in pairs)
+    wanted = [new for (_, new), asked in zip(pairs, call.asked, strict=False) if asked and back]
+    return answer, Seen("", (), tuple(parts_of(answer)), changed, tuple(gradients_of(answer, wanted))), None
 
 
 def _kind_of(error: Exception) -> str:
@@ -217,7 +223,9 @@ class Recorder:
         def method(method: str, target: Callable[..., Any], args: Any, kwargs: Any) -> Any:
             state, training = (owner.state_dict(), bool(owner.training)) if is_module(owner) else (owner._state, False)
             kept, state = duplicate((args, kwargs)), duplicate(dict(state))
-            call = Call(name, kept[0], kept[1], method, made, state, training, earlier=tuple(earlier))
+            arrays = enumerate(leaf for leaf in leaves((args, kwargs)) if kind_of(leaf))
+            results = frozenset(place for place, leaf in arrays if not getattr(leaf, "is_leaf", True))
+            call = Call(name, kept[0], kept[1], method, made, state, training, earlier=tuple(earlier), results=results)
             earlier.append(call)
             return self._observed(call, target, args, kwargs)
 
@@ -225,11 +233,10 @@ class Recorder:
 
     def _observed(self, call: Call, target: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Make the call and keep it. Equal calls draw different random numbers, but the same in every run."""
-        before = call.args, call.kwargs
         self._turns[call.digest] += 1
         call = replace(call, turn=self._turns[call.digest])
         with seeded(call.seed):
-            answer, seen, error = observe(target, args, kwargs, before)
+            answer, seen, error = observe(call, target, args, kwargs)
         self._calls.append(replace(call, seen=seen, answer=answer))
         if error is not None:
             raise error

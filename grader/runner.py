@@ -74,15 +74,7 @@ class Runner:
     @functools.cached_property
     def gpu(self) -> tuple[str, str]:
         """The device that students' processes can open, tried out behind the wall; or "", and why there is none."""
-        device, why = self._device
-        if device:
-            try:
-                with self.open({"torch_is_needed": b"import torch"}) as trial:
-                    trial.begin("", device)
-                    trial.start()
-            except RunnerFailed as error:
-                return "", f"the one that is here can't be opened by code that is being graded ({error})"
-        return device, why
+        return gpus.tried(self, *self._device)
 
     def open(self, modules: Mapping[str, bytes], forbid: Mapping[str, Sequence[str]] | None = None) -> Confined:
         """A submission's exercise files, by module name. `forbid` names what an exercise must not call."""

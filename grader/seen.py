@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 MOST = 4096  # numbers of an array that are looked at: a student's answer may have millions
+MOST_PARTS = 64  # of an answer
 PROJECTIONS = 3  # numbers that stand for an array: its products with fixed random directions
 SAME = {"float64": 1e-10, "complex128": 1e-10, "float32": 3e-5, "float16": 1e-2, "bfloat16": 4e-2}  # relative, by dtype
 
@@ -61,6 +63,11 @@ class Seen:
         return mine == theirs and _match(self.parts, other.parts) and (not back or _match(self.gradients, other.gradients))
 
 
+def numbers_in(value: Any) -> int:
+    """How many numbers the arrays among nested values hold."""
+    return sum(math.prod(leaf.shape) for leaf in leaves(value) if kind_of(leaf))
+
+
 def _match(mine: tuple[Part, ...], theirs: tuple[Part, ...]) -> bool:
     return len(mine) == len(theirs) and all(map(Part.matches, mine, theirs))
 
@@ -85,29 +92,40 @@ def leaves(value: Any) -> list[Any]:
 
 
 def parts_of(answer: Any) -> Iterator[Part]:
-    """The parts of an answer; a list and a tuple are the same sequence."""
+    """The parts of an answer, or the first of very many; a list and a tuple are the same sequence."""
+    return itertools.islice(_parts(answer), MOST_PARTS)
+
+
+def _parts(answer: Any) -> Iterator[Part]:
     if not isinstance(answer, tuple | list | dict):
         yield part_of(answer)
         return
-    yield Part(("dict", *answer) if isinstance(answer, dict) else ("sequence", len(answer)))
+    yield Part(("dict", len(answer), *list(answer)[:MOST_PARTS]) if isinstance(answer, dict) else ("sequence", len(answer)))
     for item in answer.values() if isinstance(answer, dict) else answer:
-        yield from parts_of(item)
+        yield from _parts(item)
 
 
-def gradients_of(answer: Any, inputs: list[Any]) -> Iterator[Part]:
+def gradients_of(answer: Any, wanted: list[Any]) -> Iterator[Part]:
     """What flows back from an answer, in one fixed direction, to each input that wants it."""
-    wanted = [leaf for leaf in inputs if kind_of(leaf) == "tensor" and leaf.requires_grad]
     given = [leaf for leaf in leaves(answer) if kind_of(leaf) == "tensor" and leaf.requires_grad]
     if not wanted or not given:
         return
     torch = sys.modules["torch"]
     back = [torch.linspace(-1, 1, leaf.numel()).sin().reshape(leaf.shape).to(leaf) for leaf in given]
     try:
-        found = torch.autograd.grad(given, wanted, back, retain_graph=True, allow_unused=True)
+        found = torch.autograd.grad(along(given, back), wanted, retain_graph=True, allow_unused=True)
     except Exception:
         yield Part(("no gradient", "an error"))
         return
     yield from (Part(("no gradient",)) if gradient is None else part_of(gradient) for gradient in found)
+
+
+def along(outputs: Sequence[Any], upstream: Sequence[Any]) -> Any:
+    """One number whose gradient is that of these outputs along `upstream`: torch would import SymPy to compare shapes."""
+    pairs = list(zip(outputs, upstream, strict=True))
+    if any(output.shape != direction.shape for output, direction in pairs):
+        raise ValueError(f"its shape is {tuple(outputs[0].shape)}, due was {tuple(upstream[0].shape)}")
+    return sum((output * direction).sum() for output, direction in pairs)
 
 
 def kind_of(value: Any) -> str:
@@ -116,6 +134,11 @@ def kind_of(value: Any) -> str:
     if torch is not None and isinstance(value, torch.Tensor):
         return "tensor"
     return "array" if isinstance(value, np.ndarray) else ""
+
+
+def is_complex(array: Any) -> bool:
+    """Whether the numbers are complex: no exercise asks for such."""
+    return "complex" in str(array.dtype)
 
 
 def is_module(value: Any) -> bool:
@@ -130,7 +153,11 @@ def part_of(value: Any) -> Part:
     if kind == "tensor":
         dtype = str(value.dtype).removeprefix("torch.")
         form = ("tensor", dtype, str(value.device), tuple(value.shape), value.requires_grad)
-        return Part(form) if value.device.type == "meta" else _numbers(form, value.detach().to("cpu").double().numpy(), dtype)
+        return (
+            Part(form)
+            if value.device.type == "meta" or is_complex(value)
+            else _numbers(form, value.detach().to("cpu").double().numpy(), dtype)
+        )
     if kind == "array":
         form = ("array", str(value.dtype), "cpu", tuple(value.shape), False)
         return _numbers(form, value.astype(np.float64), value.dtype.name) if value.dtype.kind in "fiub" else Part(form)
@@ -145,9 +172,9 @@ def part_of(value: Any) -> Part:
 
 
 def textures(answer: Any) -> Iterator[tuple[Any, ...]]:
-    """What stays of an answer's arrays when their numbers change a little: signs, zeros, and axes over which all sums are equal."""
-    for leaf in leaves(answer):
-        if kind_of(leaf) and 0 < math.prod(leaf.shape) <= MOST:
+    """What stays of an answer's arrays when their numbers change a little: signs, zeros, axes with equal sums"""
+    for leaf in leaves(answer)[:MOST_PARTS]:
+        if kind_of(leaf) and not is_complex(leaf) and 0 < math.prod(leaf.shape) <= MOST:
             x = leaf.astype(np.float64) if kind_of(leaf) == "array" else leaf.detach().cpu().double().numpy()
             x = np.where(np.isfinite(x), x, 0.0)
             yield x.min() < 0, bool((x == 0).any())

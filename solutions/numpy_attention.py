@@ -306,6 +306,8 @@ def merge_heads(x: np.ndarray) -> np.ndarray:
 #
 # Input and output have the same shape, so layers can be stacked. Attention only moves information between
 # tokens; in a Transformer a feed-forward network then works on each token by itself, and both are needed.
+# (In spite of the paper's title it is the larger part: with the usual $4 d_{model}$ features inside it holds
+# $8 d_{model}^2$ numbers, twice as many as the four matrices here.)
 #
 # The four matrices hold $4 d_{model}^2$ numbers, whatever $h$ is. They start random, divided by
 # $\sqrt{d_{model}}$, by the argument of section 3: a sum of $d_{model}$ products stays of size 1.

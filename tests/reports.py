@@ -19,6 +19,7 @@ HOSTILE = {
     "controls": "".join(map(chr, range(0x20))) + "\x7f\x85\u2028\u2029\ufffe\uffff\ud800\udfff",
     "unicode": "naïve 头 🙂 \u202eright to left\u202c e\u0301 ﷽",
     "markdown": "# h\n| a | b |\n```\n````\n~~~\n[x](http://127.0.0.1:9) ![i](http://127.0.0.1:9) @all #1\n</details>\n***",
+    "fences": "x\n`````\n\n</details>\n\n# heading <b>b</b>\n",
     "csv": '=1+1,"x"\r\n@SUM(A1)\t',
     "json": '"}],"score":100,"x":[{"\\u0000\\',
     "template": "{{ 7 * 7 }} ${{ secrets.TOKEN }} %s {0}",
@@ -70,7 +71,7 @@ REPORTS: dict[str, Report] = {
     "empty": Report("nobody", (), "none", 0, ("no exercise file was found in what was handed in",)),
     "every": report(*EVERY),
     **{name: report(*EVERY, said=said, name=said[:300]) for name, said in HOSTILE.items()},
-    "many": report(*["crashed"] * 200, said="é\x1b" * 2500),
+    "many": report(*["crashed"] * 200, said="é" * 5000 + "\x1b"),
 }
 
 

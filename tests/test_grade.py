@@ -173,13 +173,20 @@ def test_the_solutions_score_everything(graded: dict[str, Any]) -> None:
     report = graded["solutions"]
     assert (report["score"], report["status"]) == (report["max_score"], "graded")
     modules = ("numpy_attention", "torch_attention", "grouped_query", "head_analysis")
-    points = [sum(item["max_score"] for item in report["exercises"] if item["name"].startswith(name)) for name in modules]
-    assert points == [30, 30, 25, 15]
+    points = [
+        sum(check["points"] for item in report["exercises"] if item["name"].startswith(name) for check in item["checks"])
+        for name in modules
+    ]
+    assert list(map(round, points)) == [30, 30, 25, 15]
+    skipped = [check for item in report["exercises"] for check in item["checks"] if check["status"] == "skipped"]
+    assert all("/hidden/gpu_" in check["id"] for check in skipped)
+    assert report["max_score"] == 100 - round(sum(check["points"] for check in skipped))  # 4 points need a GPU
 
 
 def test_the_stubs_score_nothing_and_every_check_is_todo(graded: dict[str, Any]) -> None:
     assert graded["stubs"]["score"] == 0
-    assert {check["status"] for item in graded["stubs"]["exercises"] for check in item["checks"]} == {"todo"}
+    checks = [check for item in graded["stubs"]["exercises"] for check in item["checks"]]
+    assert {check["status"] for check in checks if "/hidden/gpu_" not in check["id"]} == {"todo"}
 
 
 def test_one_exercise_solved_gives_exactly_its_points(graded: dict[str, Any]) -> None:

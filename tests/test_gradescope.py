@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 from grading import ROOT, replaced
 
-from grader.course import Course, find_course
+from grader.course import Course, CourseError, find_course
 from grader.release import ReleaseError, release, zipped
 from grader.release.gradescope import requirements
 
@@ -43,7 +43,10 @@ for root in roots:
     for found in glob.glob(os.path.join(root, "source", "**", "*"), recursive=True):
         with contextlib.suppress(OSError):
             raise SystemExit(open(found).read())
-for pid in [os.getppid(), *(int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) > 2)]:
+pids = [os.getppid()]
+with contextlib.suppress(OSError):
+    pids += [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) > 2]
+for pid in pids:
     with contextlib.suppress(OSError):
         os.kill(pid, signal.SIGCONT)
         print("reached", pid)
@@ -192,6 +195,16 @@ def test_requirements_are_named(tiny: pytest.Pytester) -> None:
         requirements(find_course(tiny.path))
     (tiny.path / "pip.txt").write_bytes(b"--no-index\ntorch==2.5.0+cpu\n")
     assert requirements(find_course(tiny.path)) == b"--no-index\ntorch==2.5.0+cpu\n"
+
+
+def test_what_is_shown_of_hidden_checks_is_one_of_five(tiny: pytest.Pytester) -> None:
+    path = tiny.path / "pyproject.toml"
+    assert find_course(tiny.path).show_hidden == "titles"
+    path.write_text(replaced(path.read_text(), ('submission = "."', 'submission = "."\nshow_hidden = "after_published"')))
+    assert find_course(tiny.path).show_hidden == "after_published"
+    path.write_text(replaced(path.read_text(), ("after_published", "never")))
+    with pytest.raises(CourseError, match="after_due_date"):
+        find_course(tiny.path)
 
 
 def test_a_right_answer_within_the_platform_s_memory(autograder: Autograder) -> None:

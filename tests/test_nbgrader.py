@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
+import os
 import re
 import shutil
+import socket
 import sqlite3
 import subprocess
 import sys
+import time
+import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +26,7 @@ pytest.importorskip("nbgrader")
 
 EVIL = "<script>window.pwned = 1</script><img src=x onerror='window.pwned = 1'>"
 BEGIN = "    ### BEGIN SOLUTION\n"
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 HIDDEN = "tests/checks/hidden/test_numpy_attention_hidden.py"
 CHEAT = f"""
 import builtins, numpy, torch
@@ -328,3 +335,59 @@ def test_a_cell_that_is_worth_something_else_than_its_checks_is_not_graded(cours
     finally:
         path.write_text(text, encoding="utf-8")
     assert "numpy_attention.softmax is worth 5 points, 4.0 in what was released: generate the assignment anew" in log
+
+
+@pytest.fixture(scope="module")
+def server(course: Path) -> Iterator[str]:
+    """The address of a Jupyter server with the formgrader, on loopback."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    extension = "--ServerApp.jpserver_extensions=nbgrader.server_extensions.formgrader=True"
+    options = ["--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={port}", "--IdentityProvider.token=secret", extension]
+    environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
+    with (course / "server.log").open("w") as log:
+        command = [sys.executable, "-m", "jupyter_server", *options]
+        process = subprocess.Popen(command, cwd=course, stdout=log, stderr=log, env=environment)
+    address = f"http://127.0.0.1:{port}"
+    try:
+        for _ in range(300):
+            assert process.poll() is None, (course / "server.log").read_text()
+            with contextlib.suppress(OSError):
+                ask(f"{address}/api/status")
+                break
+            time.sleep(0.5)
+        yield address
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def ask(address: str, method: str = "GET") -> Any:
+    request = urllib.request.Request(address, method=method, headers={"Authorization": "token secret"})
+    with urllib.request.urlopen(request, timeout=300) as answer:
+        return json.load(answer)
+
+
+def test_the_formgraders_own_autograde_gives_the_same(course: Path, server: str, tmp_path: Path) -> None:
+    before = grades(course)["wrong"]
+    with sqlite3.connect(course / "gradebook.db") as database:
+        database.execute("update grade set auto_score = 0")
+    done = ask(f"{server}/formgrader/api/submission/{ASSIGNMENT}/wrong/autograde", "POST")
+    assert done["success"], done
+    assert grades(course)["wrong"] == before
+
+    if CHROMIUM is None:
+        pytest.skip("there is no Chromium here to look at the page with")
+    sync = pytest.importorskip("playwright.sync_api")
+    score = sum(points for name, points in before.items() if name.startswith("numpy_attention."))
+    with sync.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-background-networking"])
+        page = browser.new_page(extra_http_headers={"Authorization": "token secret"}, viewport={"width": 1200, "height": 900})
+        page.goto(f"{server}/formgrader/manage_submissions/{ASSIGNMENT}", timeout=120_000)
+        row = page.locator("tr", has_text="wrong")
+        row.get_by_text(f"{sum(before.values()):g} / 102").wait_for(timeout=120_000)
+        page.screenshot(path=tmp_path / "submissions.png")
+        page.goto(f"{server}/formgrader/gradebook/{ASSIGNMENT}/numpy_attention", timeout=120_000)
+        page.get_by_text(f"{score:g} / 34").wait_for(timeout=120_000)
+        page.screenshot(path=tmp_path / "gradebook.png")
+        browser.close()

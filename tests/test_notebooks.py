@@ -349,7 +349,7 @@ def test_a_mistake_is_shown_with_a_picture_and_escaped(executed: dict[str, dict[
     assert split.count("<table") == 2
     assert "<caption>due</caption>" in split
     softmax = shown(outputs["try-softmax"])
-    assert "(In[3], line 23: x = None + x)" in softmax
+    assert "(In[3], line 24: x = None + x)" in softmax
     assert "It printed: &lt;b&gt;hello" in softmax
     assert "SystemExit" in shown(outputs["try-merge_heads"])
     assert "<script>" not in shown(outputs["try-merge_heads"])

@@ -138,7 +138,7 @@ ENDS = {
         "malformed",
         "what f gave back can't be taken",
     ),
-    "writes to the wire": ("import os\ndef f(): os.write(3, b'x' * 99); return 1", "malformed", "is too large"),
+    "writes to the wire": ("import os\ndef f(): os.write(3, b'x' * 99); return 1", "malformed", "longer than is allowed"),
 }
 
 

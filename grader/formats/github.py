@@ -90,7 +90,8 @@ def _harmless(text: str) -> str:
 
 def commands(report: Report, definitions: Mapping[str, Place]) -> str:
     """A workflow command for each exercise that went wrong: an error at the student's own line, or where it is defined."""
-    files, said = {file.rpartition("/")[2]: file for file, _ in definitions.values()}, []
+    files = {file.rpartition("/")[2]: file for file, _ in definitions.values()}
+    said: dict[tuple[str, str], str] = {}  # a file that can't be imported is told once
     for exercise in for_students(report).exercises:
         check = exercise.trouble
         if check is None or check.status not in ("failed", "crashed"):
@@ -98,9 +99,8 @@ def commands(report: Report, definitions: Mapping[str, Place]) -> str:
         frames = [frame for frame in (check.trouble.frames if check.trouble else ()) if frame.file in files]
         place = (files[frames[-1].file], frames[-1].line) if frames else definitions.get(exercise.name)
         where = f"file={_property(place[0])},line={place[1]}," if place else ""
-        title = _property(f"{exercise.name}: {printable(check.title)}")
-        said.append(f"::error {where}title={title}::{_value(told(check, 500))}\n")
-    return "".join(dict.fromkeys(said))
+        said.setdefault((where, _value(told(check, 500))), _property(f"{exercise.name}: {printable(check.title)}"))
+    return "".join(f"::error {where}title={title}::{words}\n" for (where, words), title in said.items())
 
 
 def _value(text: str) -> str:

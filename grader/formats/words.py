@@ -14,7 +14,7 @@ LIMITS = (MAX_SHOWN, 500, 100, 0)
 
 
 def told(check: Check, limit: int = MAX_SHOWN) -> str:
-    """Why a check did not pass and what leads on, with what the student's own code said cut to `limit` characters; nothing at 0."""
+    """Why a check did not pass and what leads on; whatever a student's code said is cut to `limit` characters, 0 for nothing."""
     if not limit:
         return ""
     lines = [printable(check.message, limit)] if check.message else []
@@ -28,7 +28,7 @@ def told(check: Check, limit: int = MAX_SHOWN) -> str:
         for frame in check.trouble.frames[-FRAMES:]:
             lines.append(printable(f"{frame.file}, line {frame.line}, in {frame.function}: {frame.code}", limit))
         if check.trouble.printed:
-            lines.append(f"It printed: {printable(check.trouble.printed[-limit:], limit)}")
+            lines.append(f"It printed: {printable(check.trouble.printed[-limit:].rstrip(), limit)}")
     return "\n".join(lines)
 
 

@@ -71,7 +71,7 @@ class Bait:
         ]
         for name in ("socket", "letters"):
             (self.folder / name).chmod(0o777)
-        self.before, self.kernel, self.memory = self._files(), self._kernel(), 0
+        self.before, self.kernel, self.memory = self._files(), self._kernel() | self._keys(), 0
 
     def source(self, path: Path) -> bytes:
         """An attack, turned to this bait."""
@@ -116,6 +116,13 @@ class Bait:
         lines = {line for kind in ("shm", "msg", "sem") for line in Path(f"/proc/sysvipc/{kind}").read_text().splitlines()[1:]}
         return {line for line in lines if int(line.split()[0]) == 0x42 + self.number}
 
+    @staticmethod
+    def _keys() -> set[str]:
+        """The users that keep keys in the kernel besides their two rings. Each submission is a user of its own, when root grades."""
+        path = Path("/proc/key-users")
+        lines = (line.split() for line in path.read_text().splitlines()) if path.exists() else ()
+        return {f"keys of user {line[0]}" for line in lines if int(line[3].partition("/")[0]) > 2}
+
     def _forget(self) -> None:
         """Take away what attacks left in the kernel under their key, when the wall was off."""
         libc = ctypes.CDLL(None)
@@ -130,7 +137,7 @@ class Bait:
     def touched(self, report: Report) -> list[str]:
         """What an attack reached, in words; everything is as before afterwards."""
         found = [f"it reached {end.getsockname()!r}" for end in self.sockets if self._heard(end)]
-        found += [f"it left {thing} in the kernel" for thing in self._kernel() - self.kernel]
+        found += [f"it left {thing} in the kernel" for thing in (self._kernel() | self._keys()) - self.kernel]
         if self.secret in repr(report):
             found.append("it read the secret")
         if self.victim.poll() is not None:
@@ -145,7 +152,7 @@ class Bait:
         if found:
             self._forget()
             self._lay()
-            self.before, self.kernel = self._files(), self._kernel()
+            self.before, self.kernel = self._files(), self._kernel() | self._keys()
         return found
 
     def _heard(self, end: socket.socket) -> int:

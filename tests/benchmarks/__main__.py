@@ -39,23 +39,23 @@ def script(name: str, *arguments: str) -> tuple[str, ...]:
     return sys.executable, str(HERE / name), *arguments
 
 
+CLASS = "class_throughput.py"
+PYTEST = (sys.executable, "-m", "pytest", "-q", "-rN", "-p", "no:cacheprovider")
 PARTS = (
-    Part("A class", script("class_throughput.py", "--markdown"), ("--sizes", "10,40"),
+    Part("A class", script(CLASS, "--sizes", "10,100,1000", "--rounds", "3"), ("--sizes", "10,40", "--rounds", "1"),
          "Submissions a second by size of class and number of workers, after the first has come, beside the same checks in one "
          "process without a wall (the floor); peak memory of all processes together.", plain=False),
+    Part("A class that is all right", script(CLASS, "--right", "--sizes", "40", "--rounds", "3"), ("--rounds", "1"), plain=False),
     Part("Beside other graders", script("autograders.py"), ("--quick",), plain=False),
     Part("What a student waits for", script("student_loop.py"), ("--quick",), plain=False),
-    Part("What is known of a mistake", script("diagnosis.py"), ("--pairs", "2"), plain=False),
+    Part("What is known of a mistake, and of mutants", script("diagnosis.py"), ("--pairs", "2"), plain=False),
     Part("The tests of other courses, on our mistakes", script("peers.py"), ("--quick",), plain=False),
     Part("A student's process", script("confined_cost.py")),
-    Part("Attacks, with and without the wall",
-         (sys.executable, "-m", "pytest", "tests/attacks", "-q", "-rN", "-p", "no:cacheprovider"), ("-k", "two or none or control")),
-    Part("Mutants of the solutions that the checks let through",
-         (sys.executable, "-m", "pytest", "tests/test_mutants.py", "-q", "-rN", "-p", "no:cacheprovider")),
+    Part("Attacks, with and without the wall", (*PYTEST, "tests/attacks"), ("-k", "wins_nothing or wall")),
     Part("Random submissions", (sys.executable, "tests/fuzz.py", "--seconds", "600"), ("--seconds", "30")),
-    Part("Fused and plain attention", script("sdpa.py"), ("--quick",), plain=False),
+    Part("Fused and plain attention", script("sdpa.py"), ("--sizes", "256,512"), plain=False),
 )  # fmt: skip
-SOAK = Part("From 10 to 2,000 submissions", script("class_throughput.py", "--soak", "2000"))
+SOAK = Part("From 10 to 2,000 submissions", script(CLASS, "--soak", "2000"))
 
 
 def machine() -> str:

@@ -8,6 +8,7 @@ is less than a tenth of what ours run. Ours grades the same class as notebooks, 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import statistics
@@ -68,7 +69,10 @@ def nbgrader(python: Path, folder: Path, count: int) -> Callable[[], None]:
 
     def grade() -> None:
         subprocess.run([*command, "autograde", "lesson", "--force"], **run)  # type: ignore[call-overload]
-        assert len(list((folder / "autograded").iterdir())) == count
+        graded = list((folder / "autograded").rglob("*.ipynb"))
+        assert len(graded) == count
+        cells = [cell for path in graded for cell in nbformat.read(path, 4).cells if cell.cell_type == "code"]
+        assert not any(output.output_type == "error" for cell in cells for output in cell.outputs)
 
     return grade
 
@@ -98,7 +102,8 @@ def otter(python: Path, folder: Path, count: int) -> Callable[[], None]:
             out.mkdir(parents=True, exist_ok=True)
             command = [*script, str(path), "-a", archive, "-o", str(out), "--no-logo"]
             subprocess.run(command, cwd=folder, check=True, capture_output=True)
-            assert (out / "results.json").exists()
+            found = json.loads((out / "results.json").read_text())["tests"]
+            assert sum(test.get("score", 0) for test in found) == len(CHECKS), found
 
     return grade
 
@@ -118,6 +123,9 @@ def ours(folder: Path, count: int, workers: int) -> Callable[[], None]:
         command = [sys.executable, "-m", "grader", "class", str(folder / "class"), "--out", str(folder / "out")]
         command += ["--workers", str(workers), "-k", NAME]
         subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        found = [json.loads(line) for line in (folder / "out" / "results.jsonl").read_text().splitlines()]
+        assert len(found) == count
+        assert all(report["score"] == report["max_score"] > 0 for report in found)
 
     return grade
 

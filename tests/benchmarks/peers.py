@@ -42,7 +42,7 @@ CAUSAL = "torch_attention.causal_mask"
 
 @dataclass(frozen=True)
 class Suite:
-    """A public course's tests: where they are, what they can see of our exercises, and how answers (by exercise) are put to them."""
+    """A public course's tests: where they are, what they see of our exercises, and how answers (by exercise) are put to them."""
 
     name: str
     repository: str
@@ -177,7 +177,7 @@ def tinytorch(folder: Path) -> Callable[[dict[str, Call]], bool]:
     """TinyTorch: module 12's tests, and the unit tests in its source. Gradients of its own tensors are left out."""
     sys.path.insert(0, str(folder))
     activations = ModuleType("tinytorch.core.activations")  # theirs is generated, and not committed; attention uses none of it
-    activations.__dict__.update({name: type(name, (), {}) for name in ("Sigmoid", "ReLU", "Tanh", "GELU", "Softmax")})
+    activations.__dict__.update({name: type(name, (), {"forward": None}) for name in ("Sigmoid", "ReLU", "Tanh", "GELU", "Softmax")})
     sys.modules[activations.__name__] = activations
     from tinytorch.core.tensor import Tensor  # type: ignore[import-not-found]
 

@@ -2,7 +2,8 @@
 
     python tests/benchmarks/sdpa.py [--device cuda] [--dtype float16] [--sizes 256,512] [--plot FILE] [--json FILE]
 
-Only torch is needed, and matplotlib for the plot. Both functions are the lesson's: `attention` and `efficient_mha` of `solutions/torch_attention.py`.
+Only torch is needed, and matplotlib for the plot.
+Both functions are the lesson's: `attention` and `efficient_mha` of `solutions/torch_attention.py`.
 """
 
 from __future__ import annotations
@@ -170,6 +171,8 @@ def plot(rows: list[dict[str, Any]], path: Path, title: str) -> None:
         for name in ("attention", "efficient_mha"):
             axis.loglog([row["n"] for row in shown], [max(row[name][key], 0.1) for row in shown], "o-", label=name)
         axis.set(xlabel="tokens", ylabel=label)
+        axis.set_xticks([row["n"] for row in shown], [f"{row['n']:,}" for row in shown])
+        axis.minorticks_off()
         axis.legend()
     made.suptitle(title, fontsize=9)
     made.savefig(path, dpi=120)

@@ -156,7 +156,7 @@ def _cases(number: int, draw: Callable[[Any], Any], count: int) -> list[Any]:
 def gradients(reference: Callable[..., Any], arrays: tuple[NDArray[Any], ...], upstream: Any) -> tuple[Any, ...]:
     """What a right function sends back to each of these arrays, which it gets as tensors of its own."""
     leaves = tensors(*arrays, grad=True)
-    return tuple(torch.autograd.grad(reference(*leaves), leaves, upstream))
+    return tuple(torch.autograd.grad((reference(*leaves) * upstream).sum(), leaves))  # given upstream, torch would import SymPy
 
 
 def torch_mha(matrices: dict[str, NDArray[Any]], num_heads: int) -> Any:
