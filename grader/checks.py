@@ -75,7 +75,7 @@ class Checks:
 
     def _cause(self, exercise: str, wrong: set[str]) -> dict[str, Any]:
         """Why an exercise went wrong: the exercise that it follows from, its mistake, or else a symptom."""
-        if self.catalogue is None:
+        if self.catalogue is None or not self.calls.get(exercise):  # a file that can't be imported was never called
             return {}
         calls = [call for call in self.calls.get(exercise, []) if call.cost[2] <= MOST_NUMBERS]
         try:

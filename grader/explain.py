@@ -30,7 +30,7 @@ _MEANINGS = [
     (r"[Bb]oolean value of Tensor with more than one value|truth value of an array with more than one element",
      "`if x:` asks for one truth, and an array has many: to see whether there is one at all, compare with `is None`"),
     (r"axes don't match array|number of dimensions in the tensor input does not match",
-     "transpose wants every axis named once: how many axes does this array have here?"),
+     "transpose wants every axis named once, and how many has this array? To swap two, NumPy has swapaxes and torch transpose"),
     (r"Dimension out of range|is out of bounds for array of dimension",
      "there is no such axis: how many axes does this array have here? Negative numbers count from the end"),
     (r"(not enough|too many) values to unpack \(expected (\d+)",

@@ -77,7 +77,8 @@ class _Summary:
         from .checks import Checks
 
         assert isinstance(checks, Checks)
-        self.checks, self.step = checks, step
+        self.checks, self.step, self.running = checks, step, ""
+        self.told: dict[str, str] = {}  # where what keeps a file from being imported was told, by what it is
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Checks run in the order of the lesson, in the places that checks have among other tests."""
@@ -100,14 +101,28 @@ class _Summary:
         for here, after in zip([head, *kept], [*kept, None], strict=True) if kept else ():
             here.tb_next = after
 
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """Remember what runs."""
+        self.running = nodeid
+
     def pytest_keyboard_interrupt(self) -> None:
-        """What a student had to stop is not called again."""
+        """What a student had to stop has no verdict, and is not called again."""
+        self.checks.verdicts.pop(self.running, None)
         self.checks.catalogue = None
 
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
-        """`todo` and its like are neither failures nor errors, and are counted by their own names."""
+        """`todo` and its like are neither failures nor errors, and are counted by their own names.
+
+        So is what follows from a file that can't be imported, once that was told.
+        """
         verdict = getattr(report, "verdict", None)
-        if verdict is None or verdict.status not in ("todo", "blocked"):
+        if verdict is None:
+            return None
+        if verdict.trouble is not None and verdict.trouble.kind == "import":
+            if self.told.setdefault(verdict.message, report.nodeid) == report.nodeid:
+                return None
+            return "crashed", "F", ("CRASHED", {"red": True})
+        if verdict.status not in ("todo", "blocked"):
             return None
         return verdict.status, verdict.status[0], (verdict.status.upper(), {"yellow": True})
 
@@ -139,7 +154,8 @@ class _Summary:
                 brief=bool(self.step),
                 step=self.step,
                 ask="pytest --hint",
-                end=checks.course.celebration if whole else "",
+                end=checks.course.celebration,
+                whole=whole,
             )
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from .course import Rule
 from .notebooks import parse
@@ -36,19 +36,20 @@ def names_reached(source: bytes, function: str) -> frozenset[str] | None:
     None when the module can't be parsed or defines no such function.
     """
     try:
-        tree = parse(source)
-        definitions = {node.name: node for node in tree.body if isinstance(node, _DEFINITIONS)}
-        aliases = dict(_aliases(tree))
+        definitions, aliases = _outline(source)
         return _closure(function, definitions, aliases) if function in definitions else None
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
 
-def _closure(
-    function: str,
-    definitions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef],
-    aliases: dict[str, str],
-) -> frozenset[str]:
+@functools.lru_cache(maxsize=16)
+def _outline(source: bytes) -> tuple[Mapping[str, ast.AST], Mapping[str, str]]:
+    """The definitions at the top level of a module, and its new names for old ones."""
+    tree = parse(source)
+    return {node.name: node for node in tree.body if isinstance(node, _DEFINITIONS)}, dict(_aliases(tree))
+
+
+def _closure(function: str, definitions: Mapping[str, ast.AST], aliases: Mapping[str, str]) -> frozenset[str]:
     reached: set[str] = set()
     waiting = [function]
     while waiting:

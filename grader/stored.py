@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import astuple
@@ -15,11 +17,16 @@ from .recording import Call
 from .report import Mistake
 from .seen import Part, Seen
 
+MOST_PAIRS = 700  # of an exercise: more would fill megabytes
+MOST_APART, APART = 40, "apart"
 FILE = "mistakes.json"  # beside the pyproject.toml of a student's workspace
 
 
 def store(catalogue: Catalogue, calls: Mapping[str, list[Call]]) -> str:
-    """The answers of every single mistake to these calls, as JSON: numbers that stand for answers, never the answers."""
+    """What mistakes answer to these calls, as JSON: numbers that stand for answers, never the answers.
+
+    Every single mistake is there, and pairs where there are few.
+    """
     kinds: dict[str, int] = {}  # each different answer once, with its place
 
     def place(seen: Seen) -> int:
@@ -27,10 +34,12 @@ def store(catalogue: Catalogue, calls: Mapping[str, list[Call]]) -> str:
 
     table: dict[str, Any] = {}
     for exercise in (name for name in calls if name in catalogue.recipes):
-        recipe, variants = catalogue.recipes[exercise], catalogue.singles(exercise)
+        recipe, singles, pairs = catalogue.recipes[exercise], catalogue.singles(exercise), catalogue.pairs(exercise)
+        variants = [*singles, *(pairs if len(pairs) <= MOST_PAIRS else ())]
         steady = {call.digest.hex(): call for call in calls[exercise] if catalogue.steady(exercise, recipe, call)}
         table[exercise] = {
-            "mistakes": [astuple(variant.mistakes[0]) for variant in variants],
+            "mistakes": [astuple(variant.mistakes[0]) for variant in singles],
+            "pairs": [[mistake.name for mistake in variant.mistakes] for variant in variants[len(singles) :]],
             "made_of": [name for name, part in catalogue.recipes.items() if grafted(recipe, {part: len}) is not recipe],
             "calls": {
                 digest: [place(catalogue.seen(exercise, "", recipe, call))]
@@ -63,14 +72,22 @@ class Stored(Catalogue):
 
     def singles(self, exercise: str) -> list[Variant]:
         """The mistakes of an exercise; they can't be called."""
-        return [Variant(dict, (Mistake(*mistake),), ()) for mistake in self.exercises[exercise]["mistakes"]]
+        return [Variant(dict, (mistake,), ()) for mistake in self._mistakes(exercise).values()]
 
     def seen(self, exercise: str, name: str, target: Any, call: Call, back: bool = True) -> Seen:
         """The stored answer. Raises KeyError for a call that is not stored, which `judged` has sorted out."""
-        names = ["", *(mistake[0] for mistake in self.exercises[exercise]["mistakes"])]
         answers: list[Seen] = self.answers
-        place: int = self.exercises[exercise]["calls"][call.digest.hex()][names.index(name)]
+        place: int = self.exercises[exercise]["calls"][call.digest.hex()][self._places(exercise)[name]]
         return answers[place]
+
+    @functools.cache  # noqa: B019  there is one in a process
+    def _mistakes(self, exercise: str) -> dict[str, Mistake]:
+        return {mistake[0]: Mistake(*mistake) for mistake in self.exercises[exercise]["mistakes"]}
+
+    @functools.cache  # noqa: B019
+    def _places(self, exercise: str) -> dict[str, int]:
+        names = ["", *self._mistakes(exercise), *map("+".join, self.exercises[exercise]["pairs"])]
+        return {name: place for place, name in enumerate(names)}
 
     def judged(self, exercise: str, calls: list[Call]) -> tuple[list[Call], list[Call], list[Call]]:
         """Of the calls that are stored."""
@@ -82,8 +99,21 @@ class Stored(Catalogue):
         return True
 
     def likely_pairs(self, exercise: str, wrong: list[Call]) -> Iterator[Variant]:
-        """None: only single mistakes are stored."""
-        return iter(())
+        """The stored pairs; then two mistakes that show in different calls, each as if the other were not there."""
+        known = self._mistakes(exercise)
+        yield from (Variant(dict, tuple(known[name] for name in names), ()) for names in self.exercises[exercise]["pairs"])
+        some = [
+            variant for variant in self.singles(exercise) if any(self.explains(exercise, variant, call, True) for call in wrong)
+        ]
+        apart = itertools.combinations(some, 2) if len(some) <= MOST_APART else ()
+        yield from (Variant(dict, (*first.mistakes, *second.mistakes), (APART,)) for first, second in apart)
+
+    def explains(self, exercise: str, variant: Variant, call: Call, wrong: bool) -> bool:
+        """Whether the variant gives what the student's code gave; of two that are apart one does, or both where that is right."""
+        if variant.slots != (APART,):
+            return super().explains(exercise, variant, call, wrong)
+        each = (self.gives(exercise, mistake.name, variant.call, call, wrong) for mistake in variant.mistakes)
+        return any(each) if wrong else all(each)
 
     def diagnose(self, exercise: str, calls: list[Call]) -> tuple[Mistake, ...]:
         """As ever, and kept."""

@@ -194,7 +194,7 @@ def test_one_exercise_solved_gives_exactly_its_points(graded: dict[str, Any]) ->
     assert report["score"] == 5
     statuses = {item["name"]: {check["status"] for check in item["checks"]} for item in report["exercises"]}
     assert statuses.pop("numpy_attention.split_heads") == {"passed"}
-    assert set().union(*statuses.values()) <= {"todo", "blocked"}
+    assert set().union(*statuses.values()) <= {"todo", "blocked", "skipped"}
 
 
 @pytest.mark.parametrize("name", WRONG)
@@ -226,7 +226,8 @@ def test_an_odd_file_gets_one_sentence_and_the_others_count(
     graded: dict[str, Any], name: str, status: str, sentence: str
 ) -> None:
     report = graded[name]
-    assert report["score"] == 30  # the torch file's
+    torch = [item for item in report["exercises"] if item["name"].startswith("torch_attention")]
+    assert report["score"] == sum(item["max_score"] for item in torch)
     found = messages(report, "numpy_attention")
     assert all(was == status and sentence in text for was, text in found), found
 

@@ -217,7 +217,7 @@ def test_two_faults() -> None:
     wrong = bent(normal=nan_rows, scale=lambda s, q, k: s)
     text = told("numpy_attention.attention", wrong, *QUESTIONS, *BLIND)
     assert text is not None
-    assert text.startswith("The scores are 2.236 times those that are due, as if they were divided by 1 instead of sqrt(d_k).")
+    assert text.startswith("The scores are 2 times those that are due, as if they were divided by 1 instead of sqrt(d_k).")
     assert text.endswith("Besides: NaN appears in row 2, where everything is hidden: zeros are due.")
 
 

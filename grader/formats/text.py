@@ -22,12 +22,20 @@ BAR = 10  # cells
 
 
 def text(
-    report: Report, *, colour: bool = False, width: int = 100, brief: bool = False, step: int = 0, ask: str = "", end: str = ""
+    report: Report,
+    *,
+    colour: bool = False,
+    width: int = 100,
+    brief: bool = False,
+    step: int = 0,
+    ask: str = "",
+    end: str = "",
+    whole: bool = True,
 ) -> str:
     """A table of the exercises, then for each one in trouble its first cause; `brief` shows only what to do next.
 
     `step` asks for a step of the next exercise's ladder of hints, `ask` is how to ask for one, and `end` what is said when
-    all is done.
+    all is done, where the `whole` course ran.
     """
     console = Console(
         file=io.StringIO(), force_terminal=colour, width=width, highlight=False, color_system="auto" if colour else None
@@ -49,8 +57,8 @@ def text(
                 console.print(_indented(hint))
         said.add(message)
     if report.next is None and report.status == "graded":
-        console.print(Text("Every check passes.", style="bold green"))
-        console.print(Text(f"\n{end}\n" if end else "", style="green"), end="")
+        console.print(Text("Every check passes." if whole else "Every check that ran passes.", style="bold green"))
+        console.print(Text(f"\n{end}\n" if whole and end else "", style="green"), end="")
     file = console.file
     assert isinstance(file, io.StringIO)
     return "\n".join(line.rstrip() for line in file.getvalue().split("\n"))

@@ -24,12 +24,11 @@ def configure(c: Any) -> None:
     ]  # fmt: skip
     c.Autograde.sanitize_preprocessors = [
         *_stock("ClearOutput"), f"{_HERE}.released.Restore",
-        *_stock("DeduplicateIds", "OverwriteKernelspec", "OverwriteCells", "CheckCellMetadata"),
+        *(f"{_HERE}.released.{name}" for name in ("Deduplicate", "Kernelspec", "Overwrite", "Check")),
     ]  # fmt: skip
     c.Autograde.autograde_preprocessors = [
         f"{_HERE}.grading.Grade", *_stock("IgnorePattern"), "nbconvert.preprocessors.ClearMetadataPreprocessor",
-        *_stock("LimitOutput", "SaveAutoGrades"), f"{_HERE}.grading.Comment",
-        *_stock("AssignLatePenalties", "CheckCellMetadata"),
+        *_stock("LimitOutput"), f"{_HERE}.grading.Save", *_stock("AssignLatePenalties"), f"{_HERE}.released.Check",
     ]  # fmt: skip
     c.OverwriteCells.add_missing_cells = True
     c.ExportApp.plugin_class = f"{_HERE}.export.ByExercise"

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import nbformat
-from nbgrader.api import Gradebook, MissingEntry
-from nbgrader.preprocessors import Execute, NbGraderPreprocessor
-from nbgrader.utils import is_grade, is_solution
+from nbgrader.api import Gradebook
+from nbgrader.preprocessors import Execute, NbGraderPreprocessor, SaveAutoGrades
+from nbgrader.utils import compute_checksum, determine_grade, is_grade, is_solution
 
 from ..report import Exercise, Report, number
 from ..submission import Submission, collect
@@ -35,8 +35,9 @@ class Grade(NbGraderPreprocessor):  # type: ignore[misc]
             return result
         where = resources["nbgrader"]
         directory = self.parent.parent.coursedir  # of the converter that this exporter works for
-        folder = directory.format_path(directory.submitted_directory, where["student"], where["assignment"])
-        graded = _by_name(_report(where["student"], Path(folder)))
+        folders = (directory.source_directory, "."), (directory.submitted_directory, where["student"])
+        source, submitted = (Path(directory.format_path(*folder, where["assignment"])) for folder in folders)
+        graded = _by_name(_report(where["student"], source, submitted))
         for cell in nb.cells:
             if cell.cell_type == "code":
                 cell.outputs, cell.execution_count = [], None
@@ -46,28 +47,47 @@ class Grade(NbGraderPreprocessor):  # type: ignore[misc]
         return nb, resources
 
 
-class Comment(NbGraderPreprocessor):  # type: ignore[misc]
-    """Says below each answer, in the course's words alone, what to look at; after `SaveAutoGrades`, which clears comments."""
+class Save(SaveAutoGrades):  # type: ignore[misc]
+    """Stores scores as nbgrader reads them from the cells and, for each answer, in the course's words alone, what to look at."""
 
     def preprocess(self, nb: Any, resources: Any) -> Pair:
+        if not is_ours(resources):
+            result: Pair = super().preprocess(nb, resources)
+            return result
         where = resources["nbgrader"]
-        if is_ours(resources):
-            with Gradebook(where["db_url"]) as gradebook:
-                for exercise in resources[DATA].values():
-                    module, _, function = exercise.name.rpartition(".")
-                    if module == where["notebook"]:
-                        with contextlib.suppress(MissingEntry):
-                            place = (ANSWER + function, where["notebook"], where["assignment"], where["student"])
-                            gradebook.find_comment(*place).auto_comment = comment(exercise)
-                gradebook.db.commit()
+        with Gradebook(where["db_url"]) as gradebook:
+            stored = gradebook.find_submission_notebook(where["notebook"], where["assignment"], where["student"])
+            grades = {grade.name: grade for grade in stored.grades}
+            comments = {comment.name: comment for comment in stored.comments}
+            for cell in nb.cells:
+                if is_grade(cell):
+                    grade = grades[cell.metadata.nbgrader["grade_id"]]
+                    grade.auto_score, _ = determine_grade(cell, self.log)
+                    grade.needs_manual_grade = grade.manual_score is not None or grade.auto_score is None
+            for cell in nb.cells:
+                if is_solution(cell):
+                    told = comments[cell.metadata.nbgrader["grade_id"]]
+                    told.auto_comment = _comment(cell, resources[DATA], where["notebook"])
+            gradebook.db.commit()
         return nb, resources
 
 
-def _report(student: str, folder: Path) -> Report:
-    """The report of all notebooks of the course in a folder, as `grader grade FOLDER` gives it."""
-    paths = {module: folder / f"{module}.ipynb" for module in course().modules}
+def _comment(cell: Any, graded: Mapping[str, Exercise], notebook: str) -> str | None:
+    marks = cell.metadata.nbgrader
+    exercise = graded.get(f"{notebook}.{marks['grade_id'].removeprefix(ANSWER)}")
+    if exercise is not None:
+        return comment(exercise)
+    return "No response." if marks["checksum"] == compute_checksum(cell) else None
+
+
+def _report(student: str, source: Path, submitted: Path) -> Report:
+    """The report of the notebooks in a folder, as `grader grade FOLDER` gives it, on the modules that the assignment has."""
+    modules = [module for module in course().modules if (source / f"{module}.ipynb").exists()]
+    paths = {module: submitted / f"{module}.ipynb" for module in modules}
     submission = collect(student, {module: path for module, path in paths.items() if path.exists()})
-    order = Order(str(course().root), grader_digest(course()), course().seed, gpu="skip")  # the gradebook's total is fixed
+    select = " or ".join(f"{module}." for module in modules)
+    how = {"select": select, "gpu": "skip"}  # without a GPU anywhere: the gradebook's total is fixed
+    order = Order(str(course().root), grader_digest(course()), course().seed, **how)
     if not _last or _last[0][:2] != (submission, order):
         _last[:] = [(submission, order, report_of(submission, order))]
     return _last[0][2]

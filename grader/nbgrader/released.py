@@ -10,7 +10,14 @@ from typing import Any
 
 import nbformat
 from nbgrader.api import Gradebook
-from nbgrader.preprocessors import ClearSolutions, NbGraderPreprocessor
+from nbgrader.preprocessors import (
+    CheckCellMetadata,
+    ClearSolutions,
+    DeduplicateIds,
+    NbGraderPreprocessor,
+    OverwriteCells,
+    OverwriteKernelspec,
+)
 
 from ..course import Course, find_course
 from ..worksheet import ANSWER, KERNEL
@@ -28,6 +35,21 @@ def course() -> Course:
 def is_ours(resources: Mapping[str, Any]) -> bool:
     """Whether nbgrader is at work on a notebook of the course."""
     return resources["nbgrader"]["notebook"] in course().modules
+
+
+def _but_for_ours(stock: Any) -> Any:
+    """A preprocessor of nbgrader's that has nothing left to do for the course's notebooks: `Restore` has done it."""
+
+    def preprocess(self: Any, nb: Any, resources: Any) -> Pair:
+        result: Pair = (nb, resources) if is_ours(resources) else stock.preprocess(self, nb, resources)
+        return result
+
+    return type(stock.__name__, (stock,), {"preprocess": preprocess})
+
+
+Deduplicate, Kernelspec, Overwrite, Check = map(
+    _but_for_ours, (DeduplicateIds, OverwriteKernelspec, OverwriteCells, CheckCellMetadata)
+)
 
 
 class KeepStubs(ClearSolutions):  # type: ignore[misc]
@@ -49,19 +71,22 @@ class Restore(NbGraderPreprocessor):  # type: ignore[misc]
             where = resources["nbgrader"]
             with Gradebook(where["db_url"]) as gradebook:
                 notebook = gradebook.find_notebook(where["notebook"], where["assignment"])
-                marks = {cell.name: _marks(cell, notebook) for cell in notebook.source_cells}
                 texts = {cell.name: (cell.cell_type, cell.source) for cell in notebook.source_cells}
-            _restore(nb, marks, texts)
+                _restore(nb, _marks(notebook), texts)
         return nb, resources
 
 
-def _marks(cell: Any, notebook: Any) -> dict[str, Any]:
-    """nbgrader's metadata of a released cell."""
-    points = {graded.name: graded.max_score for graded in notebook.grade_cells}
-    solution = cell.name in {answer.name for answer in notebook.solution_cells}
-    marks = {"grade_id": cell.name, "grade": cell.name in points, "solution": solution, "locked": cell.locked, "task": False}
-    marks |= {"schema_version": 3, "cell_type": cell.cell_type, "checksum": cell.checksum}
-    return marks | ({"points": points[cell.name]} if cell.name in points else {})
+def _marks(notebook: Any) -> dict[str, dict[str, Any]]:
+    """nbgrader's metadata of each released cell, by its name."""
+    points = {cell.name: cell.max_score for cell in notebook.grade_cells}
+    solutions = {cell.name for cell in notebook.solution_cells}
+    marks = {}
+    for cell in notebook.source_cells:
+        name = cell.name
+        kind = {"grade": name in points, "solution": name in solutions, "locked": cell.locked, "task": False}
+        known = {"grade_id": name, "schema_version": 3, "cell_type": cell.cell_type, "checksum": cell.checksum}
+        marks[name] = {**kind, **known, **({"points": points[name]} if name in points else {})}
+    return marks
 
 
 def _restore(nb: Any, marks: dict[str, dict[str, Any]], texts: dict[str, tuple[str, str]]) -> None:
@@ -73,6 +98,8 @@ def _restore(nb: Any, marks: dict[str, dict[str, Any]], texts: dict[str, tuple[s
         name = str(told.get("grade_id")) if isinstance(told, dict) else ""
         known = name in missing and cell.cell_type == texts[name][0]
         cell.metadata = nbformat.from_dict({"nbgrader": missing.pop(name)} if known else {})  # type: ignore[no-untyped-call]
+        if known and marks[name]["locked"]:
+            cell.source = texts[name][1]
     for name, mark in missing.items():
         if mark["grade"]:
             nb.cells.append(_new(*texts[name], {"nbgrader": mark}))

@@ -108,7 +108,7 @@ def _extras(project: Mapping[str, Any], students: Mapping[str, Any]) -> dict[str
 def _pytest(course: Course, table: Mapping[str, Any]) -> dict[str, Any]:
     """Strict as the course's own. A library's warning is no error: it would be the grader's fault on a student's machine."""
     options = {key: value for key, value in table.get("ini_options", {}).items() if key != "filterwarnings"}
-    strict = [flag for flag in options.get("addopts", ()) if not flag.startswith("-r")]
+    strict = [*(flag for flag in options.get("addopts", ()) if not flag.startswith("-r")), "-rN"]  # the lesson has the last word
     quick = [flag for name in UNUSED for flag in ("-p", f"no:{name}")]
     folders = [course.visible.relative_to(course.root).as_posix()]
     return {"ini_options": {**options, "addopts": [*strict, *quick], "testpaths": folders}}

@@ -37,12 +37,13 @@ FILES = kinds("files", "reading")
 REACH = [*FILES, *kinds("calls", "network", "signals", "survivors")]
 SECCOMP_ALONE = [  # neither other users' rights nor Landlock stop these
     *("calls/utime", "calls/xattr", "calls/segment", "calls/queue", "calls/semaphore", "calls/datagram", "calls/message"),
-    *("calls/mapped_udp", "network/udp_libc", "network/unix"),
+    *("calls/mapped_udp", "calls/keyring", "network/udp_libc", "network/unix"),
 ]
+SLOW = "the next submission lost points"  # a busy machine may do that too: no proof that an attack has won
 WEAKER: dict[str, tuple[set[str], list[str], int]] = {  # what is off, what is tried, and how many must win then
-    "Landlock and seccomp": ({"landlock", "seccomp"}, REACH, 25),
-    "Landlock": ({"landlock"}, FILES, 5),
-    "seccomp": ({"seccomp"}, SECCOMP_ALONE, 8),
+    "Landlock and seccomp": ({"landlock", "seccomp"}, REACH, 28),
+    "Landlock": ({"landlock"}, FILES, 8),
+    "seccomp": ({"seccomp"}, SECCOMP_ALONE, 10),
 }
 
 
@@ -52,7 +53,7 @@ WEAKER: dict[str, tuple[set[str], list[str], int]] = {  # what is off, what is t
 @pytest.mark.parametrize(("off", "tried", "least"), WEAKER.values(), ids=WEAKER.keys())
 def test_without_a_part_of_the_wall_attacks_win(off: set[str], tried: list[str], least: int) -> None:
     found = two_at_once(tried, switches=sorted(lockdown.ALL - off))
-    assert len([name for name, what in found.items() if what]) >= least, found
+    assert len([name for name, what in found.items() if set(what) - {SLOW}]) >= least, found
 
 
 @pytest.mark.parametrize("abi", [1, 2, 3])

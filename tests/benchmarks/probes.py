@@ -6,7 +6,9 @@ shows it: an output, where theirs has no weights; square causal masks, where the
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -85,11 +87,13 @@ def numpy_layer(call: Call) -> Iterator[Probe]:
 
 
 def cached(call: Call) -> Iterator[Probe]:
-    """As many KV heads as query heads: at once, token by token, and with two sequences in turn."""
+    """As many KV heads as query heads, with given parameters: at once, and token by token."""
 
     def made() -> Any:
-        torch.manual_seed(0)
-        return call(8, 2, 2).eval()
+        layer = call(8, 2, 2).eval()
+        for name, parameter in layer.named_parameters():
+            parameter.data = tensor(zlib.crc32(name.encode()), *parameter.shape, grad=False)
+        return layer
 
     def at_once(x: Any) -> Any:
         return made()(x)[0]
@@ -103,7 +107,6 @@ def cached(call: Call) -> Iterator[Probe]:
 
     x = tensor(1, 2, 5, 8)
     yield from ((run, (x,)) for run in (at_once, one_by_one))
-    yield lambda x: [tuple(weight.shape) for weight in made().parameters()], (x,)
 
 
 def shows(probes: Callable[[Call], Iterator[Probe]], right: Call, wrong: Call) -> bool:
@@ -113,4 +116,5 @@ def shows(probes: Callable[[Call], Iterator[Probe]], right: Call, wrong: Call) -
 
 
 def _seen(call: Call, args: tuple[Any, ...]) -> Any:
-    return replay(Recorded("probe", args, {}), call)
+    seen = replay(Recorded("probe", args, {}), call)
+    return replace(seen, numbers=(), error="an error" if seen.error else "")  # how it is worded is ours

@@ -89,6 +89,10 @@ class Case:
         }
         return {fault for fault, there in faults.items() if there}
 
+    def alike(self, label: str) -> bool:
+        """Whether an answer has the shape that is due. One that has not may have millions of numbers."""
+        return bool(self.got[label].shape == self.due[label].shape)
+
     @property
     def slack(self) -> float:
         return SLACK.get(self.dtype, 1e-8)

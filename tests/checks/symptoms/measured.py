@@ -15,8 +15,9 @@ def as_if(case: Case) -> Found:
     for words, changes in other_questions(case.given):
         if not case.only or words in case.only:
             other = case.subject.due({**case.given, **changes})
-            alike = all(case.got[label].shape == other[label].shape for label in case.subject.labels)
-            if alike and case.fits({label: np.where(np.isfinite(x), x, other[label]) for label, x in case.got.items()}, other):
+            if all(map(case.alike, case.subject.labels)) and case.fits(
+                {label: np.where(np.isfinite(x), x, other[label]) for label, x in case.got.items()}, other
+            ):
                 yield "values", words, f"The answer is just what it would be if {words}"
     if case.given.get("mask") is None or case.weights is None:
         return
@@ -129,9 +130,7 @@ def _constant(got: Any, due: Any, slack: float) -> float:
 
 
 def heads_moved(case: Case) -> Found:
-    for label in (label for label in case.subject.labels if case.got[label].shape == case.due[label].shape):
-        if case.due[label].ndim != 4:
-            continue
+    for label in (label for label in case.subject.labels if case.alike(label) and case.due[label].ndim == 4):
         mine, due = (np.moveaxis(x[label], 1, 0) for x in (case.got, case.due))
         order = [next((j for j, head in enumerate(due) if case.near(x, head)), -1) for x in mine]
         moved = [i for i, j in enumerate(order) if i != j and not case.near(mine[i], due[i])]
