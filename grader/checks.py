@@ -18,7 +18,7 @@ from .diagnose import MOST_NUMBERS, Catalogue, load
 from .judge import PASSED, Verdict, judge
 from .recording import Call, Recorder
 from .report import Check, Report, by_exercise, together
-from .student import Origin, enforce
+from .student import InProcess, Origin, enforce
 from .submission import Submission
 
 MARKER = 'check(exercise, points): a graded check of "module.function"; parametrized cases share its points'
@@ -77,7 +77,7 @@ class Checks:
         """Why an exercise went wrong: the exercise that it follows from, its mistake, or else a symptom."""
         if self.catalogue is None or not self.calls.get(exercise):  # a file that can't be imported was never called
             return {}
-        calls = [call for call in self.calls.get(exercise, []) if call.cost[2] <= MOST_NUMBERS]
+        calls = [call.looked_at for call in self.calls.get(exercise, []) if call.cost[2] <= MOST_NUMBERS]
         try:
             found = self.catalogue.diagnose(exercise, calls)
             self.catalogue.named.update(mistake.name for mistake in found)
@@ -119,7 +119,7 @@ class Checks:
         module = self.origin.module(exercise.rpartition(".")[0], exercise, device)
         if self.catalogue is None or device:  # a mistake shows without a GPU, in calls that are quicker to replay
             return module
-        return Recorder(module, self.calls.setdefault(exercise, []))
+        return Recorder(module, self.calls.setdefault(exercise, []), copies=not isinstance(self.origin, InProcess))
 
     @pytest.fixture
     def gpu(self) -> str:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import io
 import linecache
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from .course import Course, CourseError, find_course
-from .report import Report, number
+from .report import Check, Report, number
 from .trouble import Trouble
 
 NAMESPACE = "__main__"  # what a notebook's cells define is there
@@ -63,7 +63,7 @@ def _graded(exercise: str) -> tuple[Report | None, Mapping[str, Any], str]:
     if course.exercise(exercise) is None:
         return None, {}, f"There is no exercise {exercise}."
     with _undisturbed() as printed:
-        report, pictures = _run(exercise, dataclasses.replace(course, hidden=course.root / "nothing"))
+        report, pictures = _run(exercise, replace(course, hidden=course.root / "nothing"))
     return report, pictures, printed.getvalue()[-PRINTED:]
 
 
@@ -97,7 +97,17 @@ def _run(exercise: str, course: Course) -> tuple[Report, Mapping[str, Any]]:
     )  # fmt: skip
     if not reports:  # the student stopped it
         raise KeyboardInterrupt
-    return reports[0], pictures
+    exercises = (replace(item, checks=tuple(_followed(check, course) for check in item.checks)) for item in reports[0].exercises)
+    return replace(reports[0], exercises=tuple(exercises)), pictures
+
+
+def _followed(check: Check, course: Course) -> Check:
+    """A check that crashed in the code of another exercise follows from that one, whose own checks are not run here."""
+    frames = check.trouble.frames if check.trouble is not None else ()
+    name = f"{check.exercise.partition('.')[0]}.{frames[-1].function.partition('.')[0]}" if frames else check.exercise
+    if check.status != "crashed" or name == check.exercise or course.exercise(name) is None:
+        return check
+    return replace(check, mistake=None, symptom="", follows=(name,))
 
 
 class _Here:

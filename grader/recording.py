@@ -44,6 +44,19 @@ class Call:
     earlier: tuple[Call, ...] = ()  # calls of the same instance
     results: frozenset[int] = frozenset()  # arrays among the arguments that an earlier call gave, such as a cache
 
+    def but(self, **changes: Any) -> Call:
+        """The same call, otherwise seen or in another turn."""
+        other = replace(self, **changes)
+        vars(other)["given"] = self.given  # it is most of what recording costs
+        return other
+
+    @property
+    def looked_at(self) -> Call:
+        """The call with its answer taken apart, which a recorder of copies leaves for later."""
+        if self.seen.error or self.seen.parts or self.method == ATTRIBUTES:
+            return self
+        return self.but(seen=replace(self.seen, parts=tuple(parts_of(self.answer))))
+
     @functools.cached_property
     def instances(self) -> dict[Any, Any]:
         """Instances ready for this call, by the function that initialised them: recipes are replayed on copies of these."""
@@ -62,11 +75,16 @@ class Call:
         return tuple(getattr(leaf, "requires_grad", False) and place not in self.results for place, leaf in arrays)
 
     @functools.cached_property
-    def digest(self) -> bytes:
-        """The same for the same call of anything: what was seen is left out."""
-        made = hashlib.sha256(f"{self.function}.{self.method} {self.training} {self.turn}".encode())
+    def given(self) -> bytes:
+        """The same for the same call of anything, whichever turn it is: what was seen is left out."""
+        made = hashlib.sha256(f"{self.function}.{self.method} {self.training}".encode())
         feed(made, (self.args, dict(self.kwargs), self.made, dict(self.state)))
         return made.digest()
+
+    @functools.cached_property
+    def digest(self) -> bytes:
+        """The same for the same turn of the same call."""
+        return hashlib.sha256(self.given + str(self.turn).encode()).digest()
 
     @property
     def seed(self) -> int:
@@ -93,7 +111,8 @@ def replay(call: Call, target: Callable[..., Any], *, back: bool = True, shared:
             except Exception as error:
                 return Seen(_kind_of(error))
         with seeded(call.seed + luck):
-            return observe(call, target, args, kwargs, back)[1]
+            answer, seen, _ = observe(call, target, args, kwargs, back)
+            return seen if seen.error else replace(seen, parts=tuple(parts_of(answer)))
 
 
 def replayed(call: Call, target: Callable[..., Any]) -> Any:
@@ -108,7 +127,7 @@ def replayed(call: Call, target: Callable[..., Any]) -> Any:
 def observe(
     call: Call, target: Callable[..., Any], args: Any, kwargs: Any, back: bool = True
 ) -> tuple[Any, Seen, BaseException | None]:
-    """Call `target` with copies of a call's arguments; give its answer (or None), what was seen, and its error (or None)."""
+    """Call `target` with copies of a call's arguments: its answer or None, what was seen beside that, its error or None."""
     try:
         answer = target(*args, **kwargs)
     except Exception as error:
@@ -120,7 +139,7 @@ def observe(
     pairs = [pair for pair in zip(leaves((call.args, dict(call.kwargs))), given, strict=False) if kind_of(pair[0])]
     changed = tuple(not same(old, new) for old, new in pairs)
     wanted = [new for (_, new), asked in zip(pairs, call.asked, strict=False) if asked and back]
-    return answer, Seen("", (), tuple(parts_of(answer)), changed, tuple(gradients_of(answer, wanted))), None
+    return answer, Seen(changed=changed, gradients=tuple(gradients_of(answer, wanted))), None
 
 
 def _kind_of(error: Exception) -> str:
@@ -192,10 +211,13 @@ def _shared(call: Call, cls: Any) -> Any:
 
 
 class Recorder:
-    """Stands before a student's module and keeps every call that goes through; answers and errors pass unchanged."""
+    """Stands before a student's module and keeps every call that goes through; answers and errors pass unchanged.
 
-    def __init__(self, module: Any, calls: list[Call]) -> None:
-        self._module, self._calls = module, calls
+    Answers that are `copies`, which nothing changes later, are looked at only when somebody asks for the mistake.
+    """
+
+    def __init__(self, module: Any, calls: list[Call], copies: bool = False) -> None:
+        self._module, self._calls, self._copies = module, calls, copies
         self._turns: Counter[bytes] = Counter()
 
     def __getattr__(self, name: str) -> Any:
@@ -233,11 +255,12 @@ class Recorder:
 
     def _observed(self, call: Call, target: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Make the call and keep it. Equal calls draw different random numbers, but the same in every run."""
-        self._turns[call.digest] += 1
-        call = replace(call, turn=self._turns[call.digest])
+        self._turns[call.given] += 1
+        call = call.but(turn=self._turns[call.given])
         with seeded(call.seed):
             answer, seen, error = observe(call, target, args, kwargs)
-        self._calls.append(replace(call, seen=seen, answer=answer))
+        kept = call.but(seen=seen, answer=answer)
+        self._calls.append(kept if self._copies else kept.looked_at)
         if error is not None:
             raise error
         return answer

@@ -123,7 +123,8 @@ class Confined:
         if not needed.keys() <= self.twins and not thing:  # they are made before the fork
             self.runner.twins |= needed
             self._end()
-        message = {"op": "call", "name": name, "args": args, "kwargs": dict(kwargs), "grad": grad, "forbid": forbid, "seed": SEED.get(), **to}
+        how = {"grad": grad, "forbid": forbid, "seed": SEED.get()}
+        message = {"op": "call", "name": name, "args": args, "kwargs": dict(kwargs), **how, **to}
         label = f"{module}.{name}" if thing else name
         sent, reply = self.ask(message, label, exercise, module, thing)
         wanted, given = (

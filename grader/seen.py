@@ -136,9 +136,9 @@ def kind_of(value: Any) -> str:
     return "array" if isinstance(value, np.ndarray) else ""
 
 
-def is_complex(array: Any) -> bool:
-    """Whether the numbers are complex: no exercise asks for such."""
-    return "complex" in str(array.dtype)
+def has_numbers(array: Any) -> bool:
+    """Whether there are real numbers in it: tensors without data have none, and of complex ones no exercise asks."""
+    return "complex" not in str(array.dtype) and (kind_of(array) == "array" or array.device.type != "meta")
 
 
 def is_module(value: Any) -> bool:
@@ -153,17 +153,13 @@ def part_of(value: Any) -> Part:
     if kind == "tensor":
         dtype = str(value.dtype).removeprefix("torch.")
         form = ("tensor", dtype, str(value.device), tuple(value.shape), value.requires_grad)
-        return (
-            Part(form)
-            if value.device.type == "meta" or is_complex(value)
-            else _numbers(form, value.detach().to("cpu").double().numpy(), dtype)
-        )
+        return _numbers(form, value.detach().to("cpu").double().numpy(), dtype) if has_numbers(value) else Part(form)
     if kind == "array":
         form = ("array", str(value.dtype), "cpu", tuple(value.shape), False)
         return _numbers(form, value.astype(np.float64), value.dtype.name) if value.dtype.kind in "fiub" else Part(form)
     if isinstance(value, bool | int | str | None) or value is None:
         return Part((type(value).__name__, value))
-    if isinstance(value, float | np.number | np.bool_):
+    if isinstance(value, float | np.floating | np.integer | np.bool_):
         return _numbers((type(value).__name__,), np.asarray(value, dtype=np.float64), "float64")
     if is_module(value):
         parameters = tuple((name, tuple(item.shape)) for name, item in value.named_parameters())
@@ -174,7 +170,7 @@ def part_of(value: Any) -> Part:
 def textures(answer: Any) -> Iterator[tuple[Any, ...]]:
     """What stays of an answer's arrays when their numbers change a little: signs, zeros, axes with equal sums"""
     for leaf in leaves(answer)[:MOST_PARTS]:
-        if kind_of(leaf) and not is_complex(leaf) and 0 < math.prod(leaf.shape) <= MOST:
+        if kind_of(leaf) and has_numbers(leaf) and 0 < math.prod(leaf.shape) <= MOST:
             x = leaf.astype(np.float64) if kind_of(leaf) == "array" else leaf.detach().cpu().double().numpy()
             x = np.where(np.isfinite(x), x, 0.0)
             yield x.min() < 0, bool((x == 0).any())

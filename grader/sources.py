@@ -17,7 +17,11 @@ from typing import Any
 
 from .link import START_SECONDS, RunnerFailed
 
-ROOT = str(Path(__file__).resolve().parent.parent)
+_PACKAGE = (  # by its path: what lies beside it, as a student's own random.py may, is not to be imported
+    f"from importlib.util import module_from_spec as of, spec_from_file_location as at; "
+    f"spec = at('grader', {str(Path(__file__).resolve().with_name('__init__.py'))!r}); "
+    f"sys.modules['grader'] = of(spec); spec.loader.exec_module(sys.modules['grader'])"
+)
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
@@ -144,8 +148,8 @@ class Spawned:
 
 def _python(module: str, settings: Mapping[str, Any], stdin: int) -> subprocess.Popen[bytes]:
     """A fresh interpreter in an environment that tells nothing of this machine's."""
-    path = f"sys.path[0] = {ROOT!r}; sys.path += [p for p in {settings['packages']!r} if p not in sys.path]"
-    code = f"import sys; {path}; from grader.{module} import main; main()"
+    path = f"del sys.path[0]; sys.path += [p for p in {settings['packages']!r} if p not in sys.path]"
+    code = f"import sys; {path}; {_PACKAGE}; from grader.{module} import main; main()"
     kept = {name: os.environ[name] for name in ("SYSTEMROOT",) if name in os.environ}  # Windows can't do without
     environment = {
         **dict.fromkeys(_THREADS, "1"),  # a fork after one parallel operation hangs the child

@@ -107,7 +107,7 @@ def _guarded(source: str) -> str:
         return source
     head, _, body = source.partition("\n")
     body = textwrap.indent(body, "    ")
-    return f"{head}\n    try:\n{body}\n    except NotImplementedError as todo:\n        print(todo)"
+    return f"{head}\n    try:\n{body}\n    except (NotImplementedError, NameError) as todo:\n        print(todo)"
 
 
 def _cell(kind: str, name: str, source: str, **marks: Any) -> Any:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
 import sys
 import textwrap
 from fractions import Fraction
@@ -12,7 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from nbgrading import filled
+from grading import grade_each
+from nbgrading import ROOT, filled
 
 from grader import build, notebook
 from grader.course import Course, Limits, Rule
@@ -185,6 +188,45 @@ def test_a_students_own_pytest_runs_cells_the_same_way(name: str) -> None:
         origin.close()
 
 
+WRONG = (
+    ("numpy_attention.split_heads", "return x.transpose(0, 2, 1, 3)", "return x.reshape(B, num_heads, n, -1)"),
+    ("numpy_attention.merge_heads", "B, h, n, d_v = x.shape", "B, h, n, d_v = x.shape[1:]"),
+)
+
+
+def test_a_notebook_counts_as_the_same_code_in_a_file() -> None:
+    stub = json.loads((ROOT / "exercises/numpy_attention.ipynb").read_text(encoding="utf-8"))
+    made = filled({"numpy_attention": stub}, *WRONG)["numpy_attention"]
+    source = "\n\n".join("".join(cell["source"]) for cell in made["cells"] if cell["id"].startswith(("answer-", "code-import")))
+    handed = {"notebook": {"numpy_attention.ipynb": json.dumps(made)}, "file": {"numpy_attention.py": source}}
+    reports = grade_each(handed, select="numpy_attention", gpu="skip")
+    notebook, file = (
+        [without_places(check) for item in reports[name]["exercises"] for check in item["checks"]] for name in handed
+    )
+    assert notebook == file
+    assert {check["status"] for check in file} == {"passed", "failed", "crashed"}
+
+
+def without_places(check: dict[str, Any]) -> dict[str, Any]:
+    """A check of a report without the lines that it names."""
+    message = re.sub(r"\((cell \d+, )?line \d+", "(line", check["message"])
+    return {**check, "message": message, "trace": len(check.get("trace", ()))}
+
+
+def test_a_notebook_is_graded_without_jupyter(tmp_path: Path) -> None:
+    path = tmp_path / "handed" / "numpy_attention.ipynb"
+    path.parent.mkdir()
+    path.write_bytes(
+        code("import numpy as np", "def merge_heads(x):\n    return x.transpose(0, 2, 1, 3).reshape(len(x), x.shape[2], -1)")
+    )
+    absent = ("nbgrader", "jupytext", "nbformat", "nbconvert", "nbclient", "IPython")
+    start = f"import sys; sys.modules.update(dict.fromkeys({absent})); from grader.cli import main; main()"
+    for given in (path, path.parent):
+        command = [sys.executable, "-c", start, "grade", str(given), "--format", "json", "-k", "numpy_attention.merge_heads"]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+        assert json.loads(done.stdout)["score"] == 5
+
+
 # Building
 
 
@@ -296,9 +338,6 @@ def execute(path: Path, made: Any) -> dict[str, Any]:
     return {cell.id: cell.get("outputs", []) for cell in read.cells}
 
 
-ROOT = Path(__file__).resolve().parent.parent
-
-
 @pytest.fixture(scope="module")
 def executed() -> dict[str, dict[str, Any]]:
     """The notebook of the NumPy lesson, run with every answer filled in, and as it comes; and one with three mistakes."""
@@ -341,6 +380,23 @@ def test_an_untouched_notebook_says_todo_and_shows_no_traceback(executed: dict[s
             assert outs[-1].data["text/plain"] == "0.0"
 
 
+@pytest.mark.parametrize("module", ["torch_attention", "grouped_query", "head_analysis"])
+def test_the_other_notebooks_go_from_todo_to_green(module: str) -> None:
+    stub = json.loads((ROOT / f"exercises/{module}.ipynb").read_text(encoding="utf-8"))
+    right = filled({module: stub})[module]
+    answers = [{**cell, "id": f"then-{cell['id']}"[:64]} for cell in right["cells"] if cell["id"].startswith(("answer-", "try-"))]
+    demonstrations = [cell for cell in right["cells"] if "__main__" in "".join(cell["source"])]
+    kept = [
+        cell for cell in stub["cells"] if module == "grouped_query" or cell not in demonstrations
+    ]  # two of them take their time
+    outputs = execute(ROOT / "exercises", {**stub, "cells": kept + answers})
+    assert not [output for outs in outputs.values() for output in outs if output.output_type == "error"]
+    tried = {id: shown(outs) for id, outs in outputs.items() if id.startswith(("try-", "then-try-"))}
+    assert len(tried) == 2 * len([cell for cell in stub["cells"] if cell["id"].startswith("try-")])
+    for id, text in tried.items():
+        assert ("✓ passed" in text and "✗" not in text) if id.startswith("then-") else "is still to do" in text, id
+
+
 def test_a_mistake_is_shown_with_a_picture_and_escaped(executed: dict[str, dict[str, Any]]) -> None:
     outputs = executed["mistakes"]
     split = shown(outputs["try-split_heads"])
@@ -351,6 +407,7 @@ def test_a_mistake_is_shown_with_a_picture_and_escaped(executed: dict[str, dict[
     softmax = shown(outputs["try-softmax"])
     assert "(In[3], line 24: x = None + x)" in softmax
     assert "It printed: &lt;b&gt;hello" in softmax
+    assert "This follows from numpy_attention.softmax: mend that first." in shown(outputs["try-attention"])
     assert "SystemExit" in shown(outputs["try-merge_heads"])
     assert "<script>" not in shown(outputs["try-merge_heads"])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from textwrap import dedent
 
 import pytest
@@ -164,3 +165,106 @@ def test_one_exercise_file_may_import_another(tiny: pytest.Pytester) -> None:
         )
     )
     assert run(tiny, RIGHT).ret == 0
+
+
+def test_checks_run_in_the_order_of_the_lesson_among_other_tests(tiny: pytest.Pytester) -> None:
+    path = tiny.path / "tests/checks/visible"
+    (path / "test_a.py").write_text((path / "test_tiny.py").read_text().split("\n\n@pytest.mark.check(")[0] + NEGATE)
+    (path / "test_tiny.py").write_text((path / "test_tiny.py").read_text().split('\n@pytest.mark.check("tiny.negate"')[0])
+    (tiny.path / "tests/test_0.py").write_text("def test_mine():\n    pass\n")
+    result = run(tiny, RIGHT, "-v", "tests")
+    ran = [line.split()[0].rpartition("::")[2] for line in result.outlines if "::" in line]
+    assert ran == ["test_double", "test_negate", "test_mine"]
+
+
+NEGATE = '''
+
+@pytest.mark.check("tiny.negate", points=3)
+def test_negate(student):
+    """minus x"""
+    expect.integer(student.negate(4), -4, "negate(4)")
+'''
+
+
+def test_the_hint_that_is_asked_for_is_shown_alone(tiny: pytest.Pytester) -> None:
+    wrong = "def double(x):\n    return 7\n"
+    result = run(tiny, wrong, "--hint=2")
+    result.stdout.fnmatch_lines(["Next: tiny.double", "*Hint 2 of 3: x + x", "*(the next step: pytest --hint=3)"])
+    result.stdout.no_fnmatch_line("*FAILURES*")
+    result.stdout.no_fnmatch_line("*From x, what gives 0*")
+    run(tiny, wrong, "--hint").stdout.fnmatch_lines(["*Hint 1 of 3: What is twice a number?", "*pytest --hint=2)"])
+    last = run(tiny, wrong, "--hint=3").stdout
+    last.fnmatch_lines(["*Hint 3 of 3: Add x to itself."])
+    last.no_fnmatch_line("*the next step*")
+    result = run(tiny, wrong, "--hint", "tests/checks")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*'tests/checks' is no step: write --hint=2*"])
+
+
+def test_a_course_may_celebrate_what_is_whole(tiny: pytest.Pytester) -> None:
+    path = tiny.path / "pyproject.toml"
+    path.write_text(path.read_text().replace('title = "Tiny"', 'title = "Tiny"\ncelebration = "Now you can count backwards."'))
+    run(tiny, RIGHT).stdout.fnmatch_lines(["Every check passes.", "", "Now you can count backwards."])
+    part = run(tiny, RIGHT, "-k", "double").stdout
+    part.fnmatch_lines(["1 of 4 checks ran", "Every check that ran passes."])
+    part.no_fnmatch_line("*backwards*")
+
+
+def test_what_keeps_a_file_from_being_imported_is_told_once(tiny: pytest.Pytester) -> None:
+    result = run(tiny, "def double(x)\n    return x\n")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["*1 failed, 3 crashed*"])
+    assert sum("is no Python" in line for line in result.outlines) == 2  # in the first failure, and in the summary
+
+
+@pytest.fixture
+def diagnosed(tiny: pytest.Pytester) -> pytest.Pytester:
+    """The tiny course with a catalogue that knows nothing, and a symptom that asks the student's function once more."""
+    mistakes = tiny.path / "solutions/mistakes/__init__.py"
+    mistakes.parent.mkdir()
+    mistakes.write_text("def double(x):\n    return x + x\n\nEXERCISES = {'tiny.double': double}\n")
+    symptoms = tiny.path / "tests/checks/symptoms/__init__.py"
+    symptoms.parent.mkdir()
+    symptoms.write_text("SYMPTOMS = {'tiny.double': lambda calls, student: f'For 10 it gives {student(10)}.'}\n")
+    return tiny
+
+
+def test_a_diagnosis_prints_nothing_and_stops_nowhere(diagnosed: pytest.Pytester) -> None:
+    code = "def double(x):\n    print('called with', x)\n    breakpoint()\n    return 7\n"
+    (diagnosed.path / "tiny.py").write_text(code)
+    result = diagnosed.run(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-k", "double", stdin=b"c\n")
+    result.stdout.fnmatch_lines(["*What it looks like: For 10 it gives 7."])
+    assert result.stdout.str().count("(Pdb)") == 1
+    result.stdout.fnmatch_lines(["*called with 3"])
+    result.stdout.no_fnmatch_line("*called with 10*")
+
+
+def test_what_was_stopped_is_not_called_again(diagnosed: pytest.Pytester) -> None:
+    code = """
+        import signal
+
+        def double(x):
+            with open("calls", "a") as file:
+                print(x, file=file)
+            return 7
+
+        def negate(x):
+            signal.raise_signal(signal.SIGINT)
+    """
+    result = run(diagnosed, code)
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.stdout.fnmatch_lines(["tiny.double*0 of 2*failed", "0 of 2 points", "1 of 4 checks ran", "Next: tiny.double"])
+    result.stdout.fnmatch_lines(["*tiny.py:10: KeyboardInterrupt"])
+    assert (diagnosed.path / "calls").read_text() == "3\n"
+
+
+def test_pdb_walks_through_the_check_and_the_students_code_alone(tiny: pytest.Pytester) -> None:
+    (tiny.path / "tiny.py").write_text("def double(x):\n    found = {x: 9}\n    return sum(1 / y for y in [x, 0])\n")
+    result = tiny.run(
+        sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--pdb", "-x", stdin=b"w\np y\nu\np found\nu\nl\nq\n"
+    )
+    result.stdout.fnmatch_lines(["*(Pdb)*0*", "*{3: 9}*", "*expect.integer(student.double(3)*"])
+    wrong = tiny.path / "tiny.py"
+    wrong.write_text("def double(x):\n    return 7\n")
+    result = tiny.run(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--pdb", "-x", stdin=b"l\nq\n")
+    result.stdout.fnmatch_lines(["*->*expect.integer(student.double(3)*"])

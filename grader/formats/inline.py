@@ -49,13 +49,16 @@ def html(report: Report, pictures: Mapping[str, Any], printed: str) -> str:
 
 
 def _first(report: Report) -> Check | None:
-    return report.exercises[0].trouble if report.exercises else None
+    """The check that tells most: one that the grader broke in, or the first in trouble."""
+    broken = [check for check in report.checks if check.status == "broken"]
+    return next(iter(broken), report.exercises[0].trouble if report.exercises else None)
 
 
 def _more(report: Report, first: Check) -> list[str]:
     """A hint of the course's where no mistake is recognised."""
     hints = report.exercises[0].hints
-    return [f"Hint: {hints[0]}"] if hints and first.mistake is None and not first.follows and first.status != "blocked" else []
+    hinted = first.mistake is not None or first.follows or first.status in ("blocked", "broken")
+    return [] if hinted or not hints else [f"Hint: {hints[0]}"]
 
 
 def _badge(status: str) -> str:

@@ -22,7 +22,7 @@ BEGINNINGS = (  # what is imported by a computed name, and so is not seen from e
     *(f"verbs.{verb}" for verb in VERBS),
     *(f"formats.{name}" for name in FORMATS),
 )
-INSTRUCTORS = {"submission", "solutions", "stubs", "hidden", *AUDIENCES}  # keys of [tool.grader]
+INSTRUCTORS = {"submission", "solutions", "stubs", "hidden", "show_hidden", "requirements", *AUDIENCES}  # keys of [tool.grader]
 UNUSED = ("hypothesispytest", "logging", "unraisableexception")  # plugins that make a third of what pytest adds to a cold start
 TEMPLATES = Path(__file__).with_name("templates")
 
@@ -32,10 +32,10 @@ def files(course: Course) -> Files:
     oracle = oracle_file(course)
     checks = [path for path in _checks(course) if path != oracle]
     made: Files = {
-        "README.md": _readme(course).encode(),
+        **(stubs := dict(_stubs(course))),
+        "README.md": _readme(course, notebooks=any(name.endswith(".ipynb") for name in stubs)).encode(),
         HERE: _pyproject(course).encode(),
         "conftest.py": (TEMPLATES / "conftest.py").read_bytes(),
-        **dict(_stubs(course)),
         **_copies(course.root, checks),
         **_copies(ENGINE.parent, _engine(checks)),
         **_copies(course.root, filter(Path.is_file, [course.root / "LICENSE"])),
@@ -120,10 +120,10 @@ def _without_nothing(table: Any) -> Any:
     return {key: _without_nothing(value) for key, value in table.items() if value not in (None, {})}
 
 
-def _readme(course: Course) -> str:
+def _readme(course: Course, notebooks: bool) -> str:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     lessons = {module: [item.function for item in course.exercises if item.module == module] for module in course.modules}
     template = Environment(loader=FileSystemLoader(TEMPLATES), undefined=StrictUndefined, keep_trailing_newline=True)
     there = [verb for verb in VERBS if (ENGINE / "verbs" / f"{verb}.py").is_file()]
-    return template.get_template("students.md.j2").render(course=course, lessons=lessons, verbs=there)
+    return template.get_template("students.md.j2").render(course=course, lessons=lessons, verbs=there, notebooks=notebooks)
