@@ -7,6 +7,7 @@ import copy
 import functools
 import hashlib
 import inspect
+import operator
 import re
 import warnings
 from collections import Counter
@@ -18,7 +19,7 @@ import numpy as np
 
 from .chance import seeded
 from .remote import RemoteObject
-from .seen import Seen, attributes_of, feed, gradients_of, is_module, kind_of, leaves, numbers_in, parts_of, same
+from .seen import Seen, attributes_of, feed, gradients_of, is_module, kind_of, leaves, models, numbers_in, parts_of, same
 from .trouble import Trouble
 
 ATTRIBUTES = "its attributes"  # in place of a method: what was made is looked at
@@ -42,6 +43,7 @@ class Call:
     answer: Any = None
     turn: int = 1  # how often this very call was made
     earlier: tuple[Call, ...] = ()  # calls of the same instance
+    modes: tuple[bool, ...] = ()  # whether the models among the arguments are in training
     results: frozenset[int] = frozenset()  # arrays among the arguments that an earlier call gave, such as a cache
 
     def but(self, **changes: Any) -> Call:
@@ -66,7 +68,8 @@ class Call:
     def cost(self) -> tuple[bool, int, int]:
         """What a replay costs, to compare: gradients, then how many arguments and numbers there are."""
         given = leaves((self.args, dict(self.kwargs), dict(self.state)))
-        return any(self.asked), len(given), numbers_in(given)
+        weights = sum(parameter.numel() for model in models(given) for parameter in model.parameters())
+        return any(self.asked), len(given), numbers_in(given) + weights
 
     @functools.cached_property
     def asked(self) -> tuple[bool, ...]:
@@ -77,7 +80,7 @@ class Call:
     @functools.cached_property
     def given(self) -> bytes:
         """The same for the same call of anything, whichever turn it is: what was seen is left out."""
-        made = hashlib.sha256(f"{self.function}.{self.method} {self.training}".encode())
+        made = hashlib.sha256(f"{self.function}.{self.method} {self.training} {self.modes}".encode())
         feed(made, (self.args, dict(self.kwargs), self.made, dict(self.state)))
         return made.digest()
 
@@ -97,7 +100,7 @@ def replay(call: Call, target: Callable[..., Any], *, back: bool = True, shared:
 
     `shared` is for the course's own classes: equal instances are made only once a call. Other `luck` draws other random numbers.
     """
-    args, kwargs = duplicate((call.args, dict(call.kwargs)))
+    args, kwargs = _arguments(call)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         if call.method:
@@ -115,9 +118,17 @@ def replay(call: Call, target: Callable[..., Any], *, back: bool = True, shared:
             return seen if seen.error else replace(seen, parts=tuple(parts_of(answer)))
 
 
+def _arguments(call: Call) -> Any:
+    """Copies of a call's arguments; models can't be copied, but are in the mode again in which they were."""
+    copies = duplicate((call.args, dict(call.kwargs)))
+    for model, training in zip(models(copies), call.modes, strict=True):
+        model.train(training)
+    return copies
+
+
 def replayed(call: Call, target: Callable[..., Any]) -> Any:
     """The answer of a function itself; None when it raises."""
-    args, kwargs = duplicate((call.args, dict(call.kwargs)))
+    args, kwargs = _arguments(call)
     with warnings.catch_warnings(), np.errstate(all="ignore"), seeded(call.seed), contextlib.suppress(Exception):
         warnings.simplefilter("ignore")
         return target(*args, **kwargs)
@@ -137,7 +148,8 @@ def observe(
         return None, Seen(_kind_of(error), tuple(re.findall(r"\d+", str(error)))), error
     given = leaves((args, dict(kwargs)))
     pairs = [pair for pair in zip(leaves((call.args, dict(call.kwargs))), given, strict=False) if kind_of(pair[0])]
-    changed = tuple(not same(old, new) for old, new in pairs)
+    modes = [model.training for model in models(given)]
+    changed = (*(not same(old, new) for old, new in pairs), *map(operator.ne, call.modes, modes))
     wanted = [new for (_, new), asked in zip(pairs, call.asked, strict=False) if asked and back]
     return answer, Seen(changed=changed, gradients=tuple(gradients_of(answer, wanted))), None
 
@@ -226,7 +238,8 @@ class Recorder:
 
     def _call(self, name: str, target: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         kept = duplicate((args, kwargs))
-        answer = self._observed(Call(name, *kept), target, args, kwargs)
+        modes = tuple(bool(model.training) for model in models((args, kwargs)))
+        answer = self._observed(Call(name, kept[0], kept[1], modes=modes), target, args, kwargs)
         if is_module(answer):
             method = self._of(name, kept, answer)
             forward = answer.forward

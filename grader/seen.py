@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from . import twins
+
 MOST = 4096  # numbers of an array that are looked at: a student's answer may have millions
 MOST_PARTS = 64  # of an answer
 PROJECTIONS = 3  # numbers that stand for an array: its products with fixed random directions
@@ -61,6 +63,11 @@ class Seen:
         """The same in everything that a student could be told about; without `back`, but for the gradients."""
         mine, theirs = ((seen.error, seen.numbers, seen.changed) for seen in (self, other))
         return mine == theirs and _match(self.parts, other.parts) and (not back or _match(self.gradients, other.gradients))
+
+
+def models(value: Any) -> list[Any]:
+    """The torch modules among nested values, such as a trained model that a function is given."""
+    return [leaf for leaf in leaves(value) if is_module(leaf)]
 
 
 def numbers_in(value: Any) -> int:
@@ -223,6 +230,8 @@ def feed(hash: Any, value: Any) -> None:
         for key, item in value.items():
             hash.update(str(key).encode())
             feed(hash, item)
+    elif is_module(value):
+        hash.update(str(twins.name_of(value)).encode())
     elif isinstance(value, np.random.Generator):
         hash.update(repr(value.bit_generator.state).encode())
     else:

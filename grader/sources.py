@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -151,7 +152,9 @@ def _python(module: str, settings: Mapping[str, Any], stdin: int) -> subprocess.
     path = f"del sys.path[0]; sys.path += [p for p in {settings['packages']!r} if p not in sys.path]"
     code = f"import sys; {path}; {_PACKAGE}; from grader.{module} import main; main()"
     kept = {name: os.environ[name] for name in ("SYSTEMROOT",) if name in os.environ}  # Windows can't do without
+    plots = {"MPLCONFIGDIR": tempfile.gettempdir(), "MPLBACKEND": "agg"}  # matplotlib wants a folder that it thinks it can write
     environment = {
+        **plots,
         **dict.fromkeys(_THREADS, "1"),  # a fork after one parallel operation hangs the child
         **{"PATH": os.defpath, "LANG": "C.UTF-8", "PYTHONUTF8": "1", "PYTHONHASHSEED": "0"},
         **{"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1", "PYTHONMALLOC": "malloc"},  # fewer page faults after a fork

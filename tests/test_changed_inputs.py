@@ -80,8 +80,8 @@ def fill(x: Any, value: float | None) -> None:
 
 def change(given: Iterable[Any], masks: bool, value: float | None) -> None:
     for x in given:
-        if isinstance(x, tuple | list):
-            change(x, masks, value)
+        if isinstance(x, tuple | list | dict):
+            change(x.values() if isinstance(x, dict) else x, masks, value)
         elif (isinstance(x, np.ndarray) or hasattr(x, "untyped_storage")) and ("bool" in str(x.dtype)) == masks:
             fill(x, value)
 

@@ -59,6 +59,7 @@ def trouble(runner: Runner, source: str, *args: object) -> Trouble:
 
 
 ORDINARY = {
+    "plots": "import matplotlib.pyplot as plt\ndef f(): return callable(plt.plot)",
     "a dataclass": "from dataclasses import dataclass\n@dataclass\nclass A:\n    x: int\ndef f(): return A(3).x == 3",
     "a late import": "def f():\n    import numpy.fft, decimal, sqlite3, concurrent.futures, logging, unittest\n    return True",
     "threads": "import threading\ndef f():\n    o = []\n"

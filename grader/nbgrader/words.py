@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from dataclasses import replace
 from html import escape
 
@@ -10,6 +11,8 @@ from ..formats.escape import printable
 from ..formats.inline import SIGNS
 from ..formats.words import told
 from ..report import Check, Exercise, number
+
+WIDTH = 100  # a feedback page cuts longer lines off
 
 
 def told_exercise(exercise: Exercise) -> str:
@@ -21,7 +24,7 @@ def told_exercise(exercise: Exercise) -> str:
         lines.append(f"{sum(check.status == 'passed' for check in hidden)} of {len(hidden)} hidden checks pass")
     if exercise.trouble is not None:
         lines += ["", told(_without_inputs(exercise.trouble))]
-    return "\n".join(lines)
+    return "\n".join(textwrap.fill(line, WIDTH, subsequent_indent="  ") for line in "\n".join(lines).split("\n"))
 
 
 def comment(exercise: Exercise) -> str:

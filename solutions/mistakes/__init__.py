@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import analysis, attention, cache, causal, fused, grouped, heads, layers, softmax
+from . import analysis, attention, cache, causal, fused, grouped, heads, layers, patterns, softmax
 
 EXERCISES: dict[str, Callable[..., Any]] = {
     "numpy_attention.softmax": softmax.softmax,
@@ -33,5 +33,6 @@ EXERCISES: dict[str, Callable[..., Any]] = {
     "head_analysis.attention_matrix_bytes": analysis.attention_matrix_bytes,
     "head_analysis.attention_entropy": analysis.attention_entropy,
     "head_analysis.classify_head": analysis.classify_head,
+    "head_analysis.extract_attention_patterns": patterns.extract_attention_patterns,
     "head_analysis.prune_heads": analysis.prune_heads,
 }

@@ -228,6 +228,7 @@ def wins(course: Course, names: Sequence[str], number: int = 0, **weaker: Any) -
             return
         last, earned = graded.name, [check.id for check in checks if check.status == "passed" and not check.id.endswith(FORM)]
         won[last] = bait.touched(report) + [f"it passed {id}" for id in earned]
+        won[last] += [note for note in report.notes if "could not look for the mistake" in note]
         won[last] += [f"it broke {check.id}: {check.message}" for check in checks if check.status == "broken"]
 
     Impatient.honest = frozenset(sources.values())
@@ -260,13 +261,13 @@ def honest_until(course: Course, seconds: float) -> list[str]:
 
 
 def two_at_once(
-    names: Sequence[str], *, python: Sequence[str] = (sys.executable,), cwd: Path = ROOT, **weaker: Any
+    names: Sequence[str], *, python: Sequence[str] = (sys.executable,), cwd: Path = ROOT, causes: bool = False, **weaker: Any
 ) -> dict[str, list[str]]:
-    """What `wins` says of these attacks, graded by two processes beside each other."""
+    """What `wins` says of these attacks, graded by two processes beside each other; with `causes`, mistakes are looked for."""
     found: dict[str, list[str]] = {}
     running = []
     for number in range(2):
-        order = {"names": names[number::2], "number": number, "weaker": weaker}
+        order = {"names": names[number::2], "number": number, "causes": causes, "weaker": weaker}
         command = [*python, str(cwd / "tests" / "attacks" / "harness.py"), json.dumps(order)]
         running.append(subprocess.Popen(command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
     for process in running:
@@ -280,7 +281,8 @@ def two_at_once(
 def main() -> None:
     """The command line holds one JSON object: what to grade."""
     order, course = json.loads(sys.argv[1]), find_course(ROOT)
-    Checks._cause = lambda *_: {}  # type: ignore[method-assign]  # advice on mistakes: slower than all the rest
+    if not order.get("causes"):
+        Checks._cause = lambda *_: {}  # type: ignore[method-assign]  # advice on mistakes: slower than all the rest
     weaker = order.get("weaker", {})
     if "switches" in weaker:
         weaker["switches"] = frozenset(weaker["switches"])

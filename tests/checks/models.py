@@ -97,15 +97,19 @@ def trial() -> tuple[Any, dict[str, Any], int]:
     return stand_in(), {"input_ids": torch.tensor([[1, 2]])}, 0
 
 
-@functools.cache
 def sentence() -> dict[str, Any]:
-    """The lesson's sentence as the trained BERT reads it: [CLS], eight tokens, [SEP]."""
+    """The lesson's sentence as the trained BERT reads it: [CLS], eight tokens, [SEP]. New tensors: students may overwrite them."""
     import torch
 
-    words = (_folder() / "vocab.txt").read_text(encoding="utf-8").split("\n")
-    tokens = ["[CLS]", *SENTENCE.split(), "[SEP]"]
-    ids = torch.tensor([[words.index(token) for token in tokens]])
+    ids = torch.tensor([_numbers()])
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+
+
+@functools.cache
+def _numbers() -> tuple[int, ...]:
+    """Where the words of the sentence stand in the vocabulary."""
+    words = (_folder() / "vocab.txt").read_text(encoding="utf-8").split("\n")
+    return tuple(words.index(token) for token in ("[CLS]", *SENTENCE.split(), "[SEP]"))
 
 
 def expect_mode(model: Any, training: bool) -> None:
