@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import importlib.util
 import inspect
 import sys
@@ -38,7 +39,9 @@ class Catalogue:
     @functools.cached_property
     def recipes(self) -> Mapping[str, Callable[..., Any]]:
         """The right versions by exercise, loaded when the first one is asked for."""
-        return self._load()
+        loaded = self._load()
+        gc.freeze()  # torch has a million objects: looking through them for garbage takes longer than a diagnosis
+        return loaded
 
     def singles(self, exercise: str) -> list[Variant]:
         """The variants of an exercise with one mistake."""
@@ -106,7 +109,7 @@ class Catalogue:
     def likely_pairs(self, exercise: str, wrong: list[Call]) -> Iterator[Variant]:
         """The pairs worth a try, the likeliest first, judged by their parts on the wrong call with the least to it."""
         recipe, call = self.recipes[exercise], wrong[0]
-        if inspect.isclass(recipe):
+        if inspect.isclass(recipe) or not self.pairs(exercise):
             return  # a layer has thousands, and is better told by the exercises that it is made of
         due = self.seen(exercise, "", recipe, call, False)
         right, got = _traits_of(due, replayed(call, recipe)), _traits_of(call.seen, call.answer)
@@ -156,7 +159,7 @@ class Catalogue:
         if recipe is None:
             return False
         built = grafted(recipe, {self.recipes[name]: _modest(function) for name, function in own.items() if name in self.recipes})
-        steady = [call for call in calls if self.steady(exercise, recipe, call)]
+        steady, *_ = self.judged(exercise, calls)
         return built is not recipe and all(replay(call, built).matches(call.seen) for call in steady)
 
     def steady(self, exercise: str, target: Callable[..., Any], call: Call) -> bool:

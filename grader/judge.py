@@ -79,7 +79,7 @@ def student_frames(error: BaseException, files: Mapping[str, str]) -> tuple[Fram
 def _in_the_student(trouble: Trouble, exercise: str, course: Course) -> Verdict:
     if trouble.kind == "missing":
         return Verdict("todo", trouble.message, trouble)
-    if trouble.type == "NotImplementedError" and trouble.kind == "raised":
+    if trouble.type == "NotImplementedError" and trouble.kind == "raised" and _is_stub(trouble):
         missing = _stub_of(trouble, exercise, course)
         if missing == exercise:
             return Verdict("todo", f"{_short(exercise)} is still to do", trouble)
@@ -99,6 +99,12 @@ def _crash(trouble: Trouble) -> str:
     place += f"\nThere: {last.shapes}." if last and last.shapes else ""
     advice = meaning(trouble.message)
     return f"{error}{place}\n{advice}" if advice else f"{error}{place}"
+
+
+def _is_stub(trouble: Trouble) -> bool:
+    """Whether it is the student's own line that raises; torch raises the same of dtypes that an operation does not know."""
+    code = trouble.frames[-1].code if trouble.frames else ""
+    return not code or "NotImplementedError" in code
 
 
 def _stub_of(trouble: Trouble, exercise: str, course: Course) -> str:

@@ -80,7 +80,7 @@ class Call:
     @functools.cached_property
     def given(self) -> bytes:
         """The same for the same call of anything, whichever turn it is: what was seen is left out."""
-        made = hashlib.sha256(f"{self.function}.{self.method} {self.training} {self.modes}".encode())
+        made = hashlib.sha256(f"{self.function}.{self.method} {self.training} {self.modes} {sorted(self.results)}".encode())
         feed(made, (self.args, dict(self.kwargs), self.made, dict(self.state)))
         return made.digest()
 

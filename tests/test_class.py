@@ -260,6 +260,7 @@ def test_another_selection_does_not_take_the_place_of_results(tiny: Path, tmp_pa
 @pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user is below")
 def test_who_cannot_be_read_is_told(course: Course) -> None:
     """Read by a user who may not enter a student's folder, or the class's: the one is refused, the other is a sentence."""
+
     def seen(folder: Path) -> str:
         ours, theirs = os.pipe()
         if not (pid := os.fork()):

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from grader import mistakes
-from grader.diagnose import Catalogue
+from grader import diagnose, mistakes
+from grader.diagnose import Catalogue, likeliest
 from grader.mistakes import instead_of, pairs, singles
 from grader.recording import Call, Recorder, replay
 
@@ -178,3 +178,150 @@ def test_random_answers_tell_nothing(catalogue: Catalogue) -> None:
     rng = np.random.default_rng()
     noisy = Catalogue(lambda: {"m.recipe": lambda x: x + rng.normal()})
     assert noisy.diagnose("m.recipe", calls_of(lambda x: x, np.arange(3.0))) == ()
+
+
+# Chance, memory, attributes, modes, pairs
+
+
+def test_random_numbers_are_those_of_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    F = torch.nn.functional
+    monkeypatch.setattr(mistakes, "_REGISTERED", {})
+
+    def drop(x: Any) -> Any:
+        return F.dropout(x, 0.5)
+
+    @instead_of(drop)
+    def not_scaled_up(x: Any) -> Any:
+        """What is kept is not scaled up.
+
+        Hint: And the mean?
+        """
+        return F.dropout(x, 0.5) / 2
+
+    catalogue = Catalogue(lambda: {"m.recipe": drop})
+    x = torch.arange(1.0, 60.0)
+    name = lambda student: [mistake.name for mistake in catalogue.diagnose("m.recipe", calls_of(student, x, x))]  # noqa: E731
+    assert name(lambda x: torch.nn.Dropout(0.5)(x) / 2) == ["not_scaled_up"]
+    assert name(lambda x: torch.nn.Dropout(0.5)(x)) == []
+    assert name(lambda x: x * (torch.rand(59) > 0.5)) == []  # not scaled up either, but who can know that?
+    before = torch.default_generator.get_state()
+    first, second = calls_of(drop, x, x)
+    assert not first.seen.matches(second.seen), "equal calls draw different numbers"
+    assert [call.seen for call in calls_of(drop, x, x)] == [first.seen, second.seen], "but the same in every run"
+    assert replay(second, drop).matches(second.seen)
+    assert not replay(second, drop, luck=1).matches(second.seen)
+    assert torch.default_generator.get_state().equal(before)
+
+
+class Counter:
+    """Adds nothing, however often it was called."""
+
+    def __init__(self) -> None:
+        self.start = np.ones(3)
+
+    def forward(self, x: Any) -> Any:
+        return x
+
+
+def test_what_an_instance_remembers_is_relived(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mistakes, "_REGISTERED", {})
+
+    @instead_of(Counter.forward, remembers=True)
+    def counts(self: Any, x: Any) -> Any:
+        """It counts its calls.
+
+        Hint: Where?
+        """
+        self.calls = getattr(self, "calls", 0) + 1
+        return x + (self.calls > 2)
+
+    class Student(Counter):
+        calls = 0
+
+        def forward(self, x: Any) -> Any:
+            self.calls += 1
+            return x + (self.calls > 2)
+
+    calls: list[Call] = []
+    instance = Recorder(SimpleNamespace(Counter=Student), calls).Counter()
+    for value in (1.0, 2.0, 3.0, 4.0):
+        instance.forward(np.full(2, value))
+    assert Catalogue(lambda: {"m.Counter": Counter}).diagnose("m.Counter", calls)[0].name == "counts"
+
+
+def test_attributes_are_told_by_what_chance_leaves_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mistakes, "_REGISTERED", {})
+
+    class Drawn:
+        def __init__(self) -> None:
+            self.A, self.B = np.random.default_rng().normal(size=(2, 3, 3))
+
+    @instead_of(Drawn.__init__)
+    def alike(self: Any) -> None:
+        """Both are the same.
+
+        Hint: Are they?
+        """
+        self.A = self.B = np.random.default_rng().normal(size=(3, 3))
+
+    @instead_of(Drawn.__init__)
+    def empty(self: Any) -> None:
+        """Both are zero.
+
+        Hint: Are they?
+        """
+        self.A, self.B = np.zeros((2, 3, 3))
+
+    catalogue = Catalogue(lambda: {"m.Drawn": Drawn})
+
+    def told(**attributes: Any) -> list[str]:
+        calls: list[Call] = []
+        student = type("Drawn", (), {"__init__": lambda self: vars(self).update(attributes)})
+        instance = Recorder(SimpleNamespace(Drawn=student), calls).Drawn()
+        assert instance.A is attributes["A"]
+        assert instance.B is attributes["B"]
+        return [mistake.name for mistake in catalogue.diagnose("m.Drawn", calls)]
+
+    mine, other = np.random.default_rng(5).uniform(size=(2, 3, 3))
+    assert told(A=mine, B=mine.copy()) == ["alike"]
+    assert told(A=np.zeros((3, 3)), B=np.zeros((3, 3))) == ["empty"]
+    assert told(A=mine, B=other) == []
+    assert told(A=np.eye(3), B=mine) == []
+
+
+def test_a_model_that_is_left_in_another_mode_is_seen() -> None:
+    torch = pytest.importorskip("torch")
+    model = torch.nn.Dropout(0.5)
+
+    def right(model: Any, x: Any) -> Any:
+        training = model.training
+        y = model.eval()(x)
+        model.train(training)
+        return y
+
+    calls: list[Call] = []
+    recorder = Recorder(SimpleNamespace(left=lambda model, x: model.eval()(x), right=right), calls)
+    for training in (False, True):
+        recorder.left(model.train(training), torch.ones(9))
+        recorder.right(model.train(training), torch.ones(9))
+    assert [call.seen.changed for call in calls] == [(False, False), (False, False), (False, True), (False, False)]
+    model.eval()
+    assert not replay(calls[2], right).matches(calls[2].seen)
+    assert replay(calls[3], right).matches(calls[3].seen)
+
+
+def test_likely_pairs_come_first() -> None:
+    """Four mistakes and three traits: the student's answer is off in the first two."""
+    shown = np.array([[1, 0, 0], [0, 1, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0]], bool)  # the last row is the student's
+    unlike = np.array([[0, 1, 0], [1, 0, 0], [1, 1, 0], [1, 1, 1], [1, 1, 0]], bool)
+    first, second = np.array([(0, 1), (0, 2), (0, 3), (1, 3), (2, 3)]).T
+    assert likeliest(shown, unlike, first, second).tolist()[0] == 0  # 0 explains the first trait and 1 the second
+    assert likeliest(shown, unlike, first, second).tolist()[1] == 1  # 2 changes the second, but not as it is
+
+
+def test_no_more_pairs_than_allowed_are_tried(catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = calls_of(lambda x: 3 * (x - 1), np.arange(3.0))
+    assert [mistake.name for mistake in catalogue.diagnose("m.recipe", calls)] == ["minus_one", "tripled"]
+    monkeypatch.setattr(diagnose, "MOST_PAIRS", 0)
+    assert catalogue.diagnose("m.recipe", calls) == ()

@@ -9,7 +9,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from grader.course import Course
 from grader.explain import meaning
+from grader.judge import judge
+from grader.trouble import Frame, Trouble
 
 x = torch.randn(2, 3, 4)
 a = np.ones((2, 3, 4))
@@ -66,3 +69,14 @@ def test_a_real_error_is_explained(provoke: Callable[[], object], words: str) ->
         provoke()
     found = meaning(str(error.value))
     assert words in found if words else found in ("", meaning("NoneType object")), str(error.value)
+
+
+@pytest.mark.parametrize(("code", "status"), [("return hidden | future", "crashed"), ("raise NotImplementedError", "todo")])
+def test_what_torch_cannot_do_is_no_stub(course: Course, code: str, status: str) -> None:
+    """torch's own NotImplementedError comes of a mistake, not of an exercise that nobody has begun."""
+    with pytest.raises(NotImplementedError, match="not implemented for") as provoked:
+        torch.ones(2) | torch.ones(2)
+    provoked.value.trouble = Trouble(  # type: ignore[attr-defined]
+        *("raised", "NotImplementedError", str(provoked.value)), (Frame("torch_attention.py", 3, "efficient_mha", code),)
+    )
+    assert judge(provoked.value, "torch_attention.efficient_mha", course, {}).status == status

@@ -22,7 +22,7 @@ def test_random_submissions_break_nothing() -> None:
     assert "nothing broke" in run.stdout
 
 
-@pytest.mark.parametrize("number", [1, 4])
+@pytest.mark.parametrize("number", [1, 5])
 def test_the_score_is_the_same_by_every_road(tmp_path: Path, number: int) -> None:
     """pytest in-process, `grader grade` in four formats, and a session that grades others before it."""
     everybody = dict(submissions(6))
@@ -32,7 +32,7 @@ def test_the_score_is_the_same_by_every_road(tmp_path: Path, number: int) -> Non
     for name, text in files.items():
         (folder / name).write_text(text)
     report = grade_each(everybody, select=select)[student]
-    assert report["score"] > 0
+    assert report["max_score"] > 0
     outputs = {}
     for form in ("json", "gradescope", "junit", "csv"):
         outputs[form] = tmp_path / f"report.{form}"

@@ -128,7 +128,7 @@ def layers_counted_from_1(attentions: Attentions, layer: int) -> np.ndarray:
 def layer_after_the_one_asked_for(attentions: Attentions, layer: int) -> np.ndarray:
     """The layer after the one that was asked for is given.
 
-    Hint: `.attentions` has one tensor a layer. (`.hidden_states` begins with the embeddings, and is one longer.)
+    Hint: `.hidden_states` begins with the embeddings and is one longer than there are layers. How long is `.attentions`?
     """
     return attentions[layer + 1][0].numpy()
 
@@ -260,7 +260,7 @@ def attention_as_lists(attentions: Attentions, layer: int) -> list[Any]:
 
 
 @instead_of(first_item)
-def attention_in_float64(attentions: Attentions, layer: int) -> np.ndarray:
+def patterns_in_float64(attentions: Attentions, layer: int) -> np.ndarray:
     """The weights come as float64, whatever the model computes in.
 
     Hint: Which dtype does the model give, and which step of yours makes another?

@@ -82,7 +82,8 @@ class Bait:
         return text.replace(b"grader-bait", f"grader-bait{self.number or ''}".encode())
 
     def _victim(self) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(["sleep", "1000"], env={"SECRET": self.secret})
+        nowhere = subprocess.DEVNULL  # it would hold our pipes if this process died
+        return subprocess.Popen(["sleep", "1000"], env={"SECRET": self.secret}, stdin=nowhere, stdout=nowhere, stderr=nowhere)
 
     def _lay(self) -> None:
         """The files as they should be."""

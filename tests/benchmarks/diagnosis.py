@@ -34,7 +34,7 @@ def counted(found: list[Proven]) -> Counter[str]:
         if one.named:
             word = "named" if set(one.name.split("+")) & set(one.named.split("+")) else "misnamed"
         else:
-            word = "crash" if all(check.status == "crashed" for check in one.lost) else "unnamed"
+            word = "unnamed" if any(check.status == "failed" for check in one.lost) else "crash"
         counts.update(["handed in", "caught" if one.caught else "survived", word])
     return counts
 
@@ -82,9 +82,7 @@ def main() -> None:
     print(f"\nRight but unusual answers accepted: {sum(accepted)} of {len(accepted)}.")
     mutants = [one for exercise in exercises() for one in tried(course, exercise)[1:]]
     explained = sum(map(len, EQUIVALENT.values()))
-    print(
-        f"Mutants killed: {sum(one.caught for one in mutants)} of {len(mutants)}; {explained} changed lines change nothing promised."
-    )
+    print(f"Mutants killed: {sum(one.caught for one in mutants)} of {len(mutants)}; {explained} changed lines change no promise.")
 
 
 if __name__ == "__main__":

@@ -98,7 +98,7 @@ def trial() -> tuple[Any, dict[str, Any], int]:
 
 
 def sentence() -> dict[str, Any]:
-    """The lesson's sentence as the trained BERT reads it: [CLS], eight tokens, [SEP]. New tensors: students may overwrite them."""
+    """The lesson's sentence as the trained BERT reads it, in new tensors every time: students may overwrite them."""
     import torch
 
     ids = torch.tensor([_numbers()])
@@ -107,7 +107,7 @@ def sentence() -> dict[str, Any]:
 
 @functools.cache
 def _numbers() -> tuple[int, ...]:
-    """Where the words of the sentence stand in the vocabulary."""
+    """Where the words of the sentence stand in the vocabulary: [CLS], eight tokens, [SEP]."""
     words = (_folder() / "vocab.txt").read_text(encoding="utf-8").split("\n")
     return tuple(words.index(token) for token in ("[CLS]", *SENTENCE.split(), "[SEP]"))
 
