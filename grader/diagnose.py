@@ -78,20 +78,13 @@ class Catalogue:
         if not wrong:
             return ()
         calls = [*wrong, *sorted((call for call in steady if call not in wrong), key=lambda call: call.cost)]
-        for variants in (*self.tiers(exercise), self.likely_pairs(exercise, wrong)):
+        singles = self.singles(exercise)
+        known = [variant for variant in singles if variant.name in self.named]  # then no other is looked for
+        for variants in (known, singles, self.likely_pairs(exercise, wrong)):
             if found := [variant for variant in variants if self._explains_all(exercise, variant, calls, wrong)]:
                 surer = [v for v in found if all(self.explains(exercise, v, call, True) for call in loose)]
                 return self.chosen(surer or found, crashed=all(call.seen.error for call in wrong))
         return ()
-
-    def tiers(self, exercise: str) -> Iterator[list[Variant]]:
-        """The single mistakes: those known from other exercises, the exercise's own, those of exercises that are parts of it."""
-        variants, module = self.singles(exercise), exercise.partition(".")[0]
-        own = {variant.name for variant in variants}
-        others = [{variant.name for variant in self.singles(name)} for name in self.recipes if name.startswith(f"{module}.")]
-        inner = set[str]().union(*(names for names in others if names < own))
-        places = {name: 0 if name in self.named else 1 if name not in inner else 2 for name in own}
-        yield from ([variant for variant in variants if places[variant.name] == place] for place in range(3))
 
     def judged(self, exercise: str, calls: list[Call]) -> tuple[list[Call], list[Call], list[Call]]:
         """The calls with one right answer, those of them that the student's code got wrong, and calls that differ by chance."""

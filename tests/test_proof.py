@@ -60,6 +60,19 @@ def test_pairs_of_mistakes_are_caught_and_named(course: Course, exercise: str) -
     assert len(unnamed) <= 0.05 * len(told) + 1, [(one.name, one.named) for one in unnamed]
 
 
+@pytest.mark.parametrize("exercise", [name for name in EXERCISES if name not in FUNCTIONS])
+def test_a_wrong_part_of_a_layer_is_not_told_as_another(course: Course, exercise: str) -> None:
+    """In self-attention some mistakes are the same (scores transposed, queries and keys swapped): then both are told."""
+    assert CATALOGUE is not None
+    inner = [variant for variant in CATALOGUE.singles(exercise) if variant not in at_home(CATALOGUE, exercise)]
+    sample = random.Random(zlib.crc32(exercise.encode())).sample(inner, 30)
+    texts = {variant.name: variant.mistakes[0].text for variant in sample}
+    found = proven(course, exercise, sample)
+    told = {one.name: [check.mistake.text for check in one.lost if check.mistake] for one in found}
+    assert any(told.values())
+    assert [name for name, words in told.items() if words and texts[name] not in words[0]] == []
+
+
 @pytest.mark.parametrize("exercise", VARIANTS)
 def test_right_but_unusual_answers_score_everything(course: Course, exercise: str) -> None:
     assert CATALOGUE is not None
