@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from .course import Course
-from .diagnose import MOST_NUMBERS, Catalogue, load
+from .diagnosis.diagnose import MOST_NUMBERS, Catalogue, load
+from .diagnosis.recording import Call, Recorder
 from .judge import PASSED, Verdict, judge
-from .recording import Call, Recorder
 from .report import Check, Report, by_exercise, together
 from .student import InProcess, Origin, enforce
 from .submission import Submission

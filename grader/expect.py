@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from grader.seen import along
+from grader.diagnosis.seen import along
 from grader.trouble import Opaque, Stopped
 
 __tracebackhide__ = True  # pytest then shows the line of the check, not of this file

@@ -12,11 +12,11 @@ import pytest
 from _pytest.mark.expression import Expression
 
 from .checks import Checks
+from .confined.runner import Runner, Unavailable
 from .course import Course
+from .diagnosis.stored import catalogue_of
 from .report import Report
 from .rounds import ConfinedOrigin, Round
-from .runner import Runner, Unavailable
-from .stored import catalogue_of
 from .student import Origin
 from .submission import Submission
 from .tape import Taped, Tapes

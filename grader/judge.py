@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from .course import Course
-from .explain import meaning
+from .diagnosis.explain import meaning
 from .report import Status
 from .trouble import Frame, Trouble, shapes_at
 

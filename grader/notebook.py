@@ -71,8 +71,8 @@ def _run(exercise: str, course: Course) -> tuple[Report, Mapping[str, Any]]:
     import pytest
 
     from .checks import Checks
+    from .diagnosis.stored import catalogue_of
     from .grade import run_checks
-    from .stored import catalogue_of
     from .submission import Submission
 
     class Watched(Checks):

@@ -18,10 +18,10 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from .confined.runner import Runner, RunnerFailed
 from .course import Course
-from .diagnose import load
+from .diagnosis.diagnose import load
 from .judge import judge
-from .runner import Runner, RunnerFailed
 from .student import enforce, unavailable
 from .submission import Submission
 from .trouble import raise_as

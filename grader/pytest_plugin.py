@@ -51,7 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _join(config: pytest.Config, course: Course) -> None:
     from .checks import Checks
-    from .stored import catalogue_of
+    from .diagnosis.stored import catalogue_of
     from .student import InProcess
     from .submission import SubmissionError, read_submission
 

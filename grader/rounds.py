@@ -10,8 +10,8 @@ from _pytest.runner import runtestprotocol
 
 from .checks import Checks
 from .course import Course
+from .diagnosis.recording import Call
 from .judge import PASSED
-from .recording import Call
 from .report import Check
 from .student import Origin, StudentModule, enforce, unavailable
 from .submission import Submission

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any, Protocol
 
+from .confined.told import import_trouble, missing
 from .course import Rule
 from .judge import student_frames
 from .notebooks import Cell, cells
 from .source import rule_broken
 from .submission import Submission
-from .told import import_trouble, missing
 from .trouble import Frame, Trouble, raise_as
 
 

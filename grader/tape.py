@@ -18,9 +18,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from . import link, wire
-from .packing import Packed, pack
-from .runner import Confined, Runner
+from .confined import link, wire
+from .confined.packing import Packed, pack
+from .confined.runner import Confined, Runner
 from .trouble import Trouble
 
 MOST_TAPES, MOST_BYTES = 12, 1 << 20  # of a check, and of a tape

@@ -11,7 +11,7 @@ from typing import Any
 
 from grader.checks import Checks
 from grader.course import Course
-from grader.diagnose import Catalogue
+from grader.diagnosis.diagnose import Catalogue
 from grader.grade import run_checks
 from grader.report import Check
 from grader.submission import Submission

@@ -14,7 +14,7 @@ from grading import ROOT, grade_each
 from proof import prove
 
 from grader.course import Course, find_course
-from grader.diagnose import load_catalogue
+from grader.diagnosis.diagnose import load_catalogue
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # zeros and ones are divided by what they sum to
 

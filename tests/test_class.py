@@ -23,11 +23,11 @@ import pytest
 from conftest import TINY
 from grading import ROOT, grade_each
 
-from grader.classroom import Journal
+from grader.classes.classroom import Journal
+from grader.classes.discover import discover
+from grader.classes.workers import Job, Order
 from grader.course import Course
-from grader.discover import discover
 from grader.submission import Submission, SubmissionError
-from grader.workers import Job, Order
 
 DIES = """
     import os

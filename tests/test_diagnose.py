@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from grader import diagnose, mistakes
-from grader.diagnose import Catalogue, likeliest
-from grader.mistakes import instead_of, pairs, singles
-from grader.recording import Call, Recorder, replay
+from grader.diagnosis import diagnose, mistakes
+from grader.diagnosis.diagnose import Catalogue, likeliest
+from grader.diagnosis.mistakes import instead_of, pairs, singles
+from grader.diagnosis.recording import Call, Recorder, replay
 
 
 def plus_one(x: Any) -> Any:

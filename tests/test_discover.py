@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from grader.classes.discover import Found, discover, folder_names
 from grader.course import Course
-from grader.discover import Found, discover, folder_names
 from grader.submission import SubmissionError
 
 N = "numpy_attention"

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from grader.course import Course
-from grader.explain import meaning
+from grader.diagnosis.explain import meaning
 from grader.judge import judge
 from grader.trouble import Frame, Trouble
 

@@ -18,14 +18,14 @@ import pytest
 import torch
 from grading import ROOT, grade_each, replaced
 
-from grader import gpu, lockdown
 from grader.checks import Checks
+from grader.confined import gpu, lockdown
+from grader.confined.runner import Confined, Runner
 from grader.course import Course, Limits
 from grader.formats.json import as_data
 from grader.formats.text import text
 from grader.grade import grade, run_checks
 from grader.report import Report
-from grader.runner import Confined, Runner
 from grader.submission import Submission, read_submission
 
 SOURCES = {name: (ROOT / "solutions" / f"{name}.py").read_text() for name in ("torch_attention", "grouped_query")}

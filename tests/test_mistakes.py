@@ -19,10 +19,10 @@ import pytest
 import torch
 import variants
 
-from grader.diagnose import MOST_NUMBERS, load_catalogue
-from grader.mistakes import Variant, pairs, singles
-from grader.recording import Call, Recorder, replay
-from grader.seen import Seen
+from grader.diagnosis.diagnose import MOST_NUMBERS, load_catalogue
+from grader.diagnosis.mistakes import Variant, pairs, singles
+from grader.diagnosis.recording import Call, Recorder, replay
+from grader.diagnosis.seen import Seen
 
 ROOT = Path(__file__).resolve().parent.parent
 CATALOGUE = load_catalogue(ROOT / "solutions" / "mistakes")

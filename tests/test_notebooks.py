@@ -18,11 +18,11 @@ from grading import grade_each
 from nbgrading import ROOT, filled
 
 from grader import build, notebook
+from grader.confined.runner import Runner
 from grader.course import Course, Limits, Rule
 from grader.formats import inline
 from grader.notebooks import cells, notebook_source, parse
 from grader.report import Check, Report, by_exercise
-from grader.runner import Runner
 from grader.source import rule_broken
 from grader.student import InProcess
 from grader.submission import Submission, read_submission

@@ -13,8 +13,8 @@ from checks import inputs
 from checks.symptoms import SYMPTOMS
 from grading import ROOT
 
-from grader.diagnose import load_catalogue
-from grader.recording import Call, Recorder
+from grader.diagnosis.diagnose import load_catalogue
+from grader.diagnosis.recording import Call, Recorder
 from grader.trouble import Opaque
 
 CATALOGUE = load_catalogue(ROOT / "solutions" / "mistakes")

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from grader.classes.similar import Similar
 from grader.formats.classpage import Class, classpage
 from grader.formats.csv import csv, gradebooks
 from grader.formats.html import html, page
 from grader.formats.json import as_data
 from grader.report import Check, Mistake, Report, by_exercise, together
-from grader.similar import Similar
 from grader.trouble import Frame, Trouble
 
 EVIL = "<script>window.pwned = 1</script><img src=http://127.0.0.1:9/x onerror='window.pwned = 1'>"

@@ -12,8 +12,8 @@ from proof import Proven, prove
 from variants import VARIANTS
 
 from grader.course import Course, find_course
-from grader.diagnose import Catalogue, load_catalogue
-from grader.mistakes import Variant
+from grader.diagnosis.diagnose import Catalogue, load_catalogue
+from grader.diagnosis.mistakes import Variant
 
 CATALOGUE = load_catalogue(ROOT / "solutions" / "mistakes")
 assert CATALOGUE is not None

@@ -210,9 +210,7 @@ def test_a_course_may_celebrate_what_is_whole(tiny: pytest.Pytester) -> None:
     part.no_fnmatch_line("*backwards*")
 
 
-def test_what_keeps_a_file_from_being_imported_is_told_once(
-    tiny: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_keeps_a_file_from_being_imported_is_told_once(tiny: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CI", raising=False)  # where it is set, pytest's own summary repeats the whole message
     monkeypatch.delenv("BUILD_NUMBER", raising=False)
     result = run(tiny, "def double(x)\n    return x\n")

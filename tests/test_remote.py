@@ -14,9 +14,9 @@ import pytest
 import torch
 from torch import nn
 
+from grader.confined.remote import RemoteObject
+from grader.confined.runner import Confined, Runner
 from grader.course import Limits
-from grader.remote import RemoteObject
-from grader.runner import Confined, Runner
 from grader.trouble import Opaque, Stopped
 
 SOURCE = b"""

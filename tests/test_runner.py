@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from grader import link, lockdown, sources
+from grader.confined import link, lockdown, sources
+from grader.confined.runner import IsolationUnavailable, Runner, RunnerFailed
 from grader.course import Limits
-from grader.runner import IsolationUnavailable, Runner, RunnerFailed
 from grader.trouble import Opaque, Stopped, Trouble
 
 LIMITS = Limits(call_seconds=1, exercise_seconds=30, import_seconds=2, memory_mb=512, cpu_seconds=30, printed_kb=1)

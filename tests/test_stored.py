@@ -13,9 +13,9 @@ from grading import ROOT
 from proof import prove
 
 from grader.course import Course
-from grader.diagnose import Catalogue, load_catalogue
-from grader.recording import Call, Recorder
-from grader.stored import Stored, store
+from grader.diagnosis.diagnose import Catalogue, load_catalogue
+from grader.diagnosis.recording import Call, Recorder
+from grader.diagnosis.stored import Stored, store
 
 EXERCISES = ("numpy_attention.split_heads", "numpy_attention.attention", "torch_attention.MultiHeadAttention")
 

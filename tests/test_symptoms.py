@@ -17,8 +17,8 @@ from checks import inputs, oracle
 from checks.symptoms import SYMPTOMS
 from unseen import UNSEEN
 
-from grader.recording import Call, Recorder
-from grader.seen import Seen
+from grader.diagnosis.recording import Call, Recorder
+from grader.diagnosis.seen import Seen
 from grader.trouble import Opaque, Stopped, Trouble
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # wrong functions divide by zero

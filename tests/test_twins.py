@@ -10,10 +10,10 @@ import pytest
 import torch
 from checks import models, oracle
 
-from grader import lockdown, wire
+from grader.confined import lockdown, wire
+from grader.confined.packing import pack
+from grader.confined.runner import Confined, Runner
 from grader.course import Limits
-from grader.packing import pack
-from grader.runner import Confined, Runner
 from grader.trouble import Opaque
 
 LINUX = sys.platform.startswith("linux")

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from attacks.harness import ATTACKS, ROOT, two_at_once
 
-from grader import lockdown
+from grader.confined import lockdown
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="an ordinary user runs these tests already"),

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from grader import wire
-from grader.packing import extent, pack
+from grader.confined import wire
+from grader.confined.packing import extent, pack
 from grader.trouble import Opaque
 
 FRAMES = int(os.environ.get("WIRE_FRAMES", "60000"))  # a million take half a minute: WIRE_FRAMES=1000000 pytest -k mutated

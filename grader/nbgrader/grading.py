@@ -11,9 +11,9 @@ from nbgrader.api import Gradebook
 from nbgrader.preprocessors import Execute, NbGraderPreprocessor, SaveAutoGrades
 from nbgrader.utils import compute_checksum, determine_grade, is_grade, is_solution
 
+from ..classes.workers import Order, grader_digest, report_of
 from ..report import Exercise, Report, number
 from ..submission import Submission, collect
-from ..workers import Order, grader_digest, report_of
 from ..worksheet import ANSWER, GRADE
 from .released import Pair, course, is_ours
 from .words import comment, told_exercise

@@ -16,16 +16,16 @@ from typing import Any
 
 import numpy as np
 
-from ..chance import seeded
 from ..checks import Checks
+from ..confined.chance import seeded
 from ..course import Course
-from ..diagnose import Catalogue, load_catalogue
+from ..diagnosis.diagnose import Catalogue, load_catalogue
+from ..diagnosis.mistakes import Variant
+from ..diagnosis.recording import Call
+from ..diagnosis.stored import store
 from ..grade import run_checks
-from ..mistakes import Variant
 from ..pictures import drawers
-from ..recording import Call
 from ..report import Mistake
-from ..stored import store
 from ..student import InProcess, StudentModule
 from ..submission import Submission, read_submission
 from . import ReleaseError, lookup

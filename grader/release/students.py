@@ -9,8 +9,8 @@ from typing import Any
 
 from ..build import build
 from ..course import HERE, Course
+from ..diagnosis.stored import FILE
 from ..formats import FORMATS
-from ..stored import FILE
 from . import AUDIENCES, Files, ReleaseError, lookup
 from .closure import beside, imports, reached
 from .recorded import oracle_file, recorded
@@ -18,7 +18,7 @@ from .recorded import oracle_file, recorded
 ENGINE = Path(__file__).resolve().parents[1]
 VERBS = ("grade", "hint", "show", "watch")
 BEGINNINGS = (  # what is imported by a computed name, and so is not seen from elsewhere
-    *("pytest_plugin", "__main__", "zygote", "spawned", "notebook"),
+    *("pytest_plugin", "__main__", "confined.zygote", "confined.spawned", "notebook"),
     *(f"verbs.{verb}" for verb in VERBS),
     *(f"formats.{name}" for name in FORMATS),
 )

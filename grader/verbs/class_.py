@@ -36,11 +36,11 @@ from ..status import BROKEN, INTERRUPTED, UNREADABLE, stop
 @click.pass_obj
 def class_(course: Course, /, folder: Path, out: Path, **settings: Any) -> None:
     """Grade everybody in FOLDER: a folder, zip or notebook a student, nbgrader's submitted/, or an export of a platform."""
-    from ..classroom import grade_class
+    from ..classes.classroom import grade_class
+    from ..classes.progress import Progress
+    from ..classes.workers import ClassError
     from ..grade import GraderFailed
-    from ..progress import Progress
     from ..submission import SubmissionError
-    from ..workers import ClassError
 
     try:
         with Progress() as progress:

@@ -85,8 +85,8 @@ def graded(course: Course, submission: Path, **settings: Any) -> Report:
         files = read_submission(submission, course.modules)
     except SubmissionError as error:
         stop(UNREADABLE, str(error))
+    from ..confined.runner import RunnerFailed, Unavailable
     from ..grade import GraderFailed, NothingMatches, grade
-    from ..runner import RunnerFailed, Unavailable
 
     try:
         return grade(files, course, **settings)

@@ -30,9 +30,9 @@ def show(course: Course, exercise: str, submission: Path | None, output: Path | 
         files = read_submission(submission or course.submission, course.modules)
     except SubmissionError as error:
         stop(UNREADABLE, str(error))
+    from ..confined.runner import RunnerFailed
     from ..formats.escape import printable
     from ..pictures import NoPicture, drawers, figure, in_text, pictures
-    from ..runner import RunnerFailed
 
     sys.path.insert(0, str(course.visible.parent.parent))  # pictures import what the checks import
     known = list(drawers(course))

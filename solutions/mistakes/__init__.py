@@ -1,7 +1,7 @@
 """The exercises wrong on purpose, to recognise what went wrong in a student's code and to prove that the checks see it.
 
 A *recipe* is a right version of an exercise, cut into parts: its keyword-only parameters are slots, with the right parts
-as their defaults. A *mistake* is one function that is put in place of a part (`grader.mistakes.instead_of`). Its name is
+as their defaults. A *mistake* is one function that is put in place of a part (`instead_of`). Its name is
 stable, its docstring says what it does wrong and, after `Hint:`, what leads on. A recipe may be a part of another, so a
 wrong scale inside a layer comes for free. To add a mistake, write one such function beside the part that it replaces.
 """

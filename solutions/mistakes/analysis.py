@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from grader.mistakes import instead_of
+from grader.diagnosis.mistakes import instead_of
 
 from .arrays import Array, Part
 from .grouped import refuse_uneven_groups

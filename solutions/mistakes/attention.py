@@ -7,7 +7,7 @@ import math
 import numpy as np
 import torch
 
-from grader.mistakes import instead_of
+from grader.diagnosis.mistakes import instead_of
 
 from .arrays import Array, Pair, Part, as_float, broadcast, cast, turn, xp
 from .hiding import fill_with_minus_inf

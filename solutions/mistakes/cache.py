@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from grader.mistakes import instead_of
+from grader.diagnosis.mistakes import instead_of
 
 from .arrays import Part
 from .causal import causal_mask

@@ -6,7 +6,7 @@ shows when somebody calls the exercise itself (sizes that don't divide, odd stri
 
 from __future__ import annotations
 
-from grader.mistakes import instead_of
+from grader.diagnosis.mistakes import instead_of
 
 from .arrays import Array, Part, flip, new, turn, xp
 

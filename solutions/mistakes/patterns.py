@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from grader.mistakes import instead_of
+from grader.diagnosis.mistakes import instead_of
 
 from .arrays import Part
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from grader.mistakes import instead_of
+from grader.diagnosis.mistakes import instead_of
 
 from .arrays import Array, Part, as_float, cast, xp
 

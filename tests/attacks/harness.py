@@ -29,9 +29,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # when it is run a
 
 from grader import grade
 from grader.checks import Checks
+from grader.confined.runner import Confined, Runner
 from grader.course import Course, Limits, find_course
 from grader.report import Report
-from grader.runner import Confined, Runner
 from grader.submission import Submission
 
 HERE = Path(__file__).resolve().parent

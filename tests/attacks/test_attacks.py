@@ -13,7 +13,7 @@ import sys
 
 import pytest
 from attacks.harness import ATTACKS, HERE, ROOT, two_at_once
-from grader import lockdown
+from grader.confined import lockdown
 
 pytestmark = pytest.mark.skipif(bool(lockdown.missing()), reason=lockdown.missing() or "-")
 SECONDS = float(os.environ.get("HONEST_SECONDS", "15"))  # a minute: HONEST_SECONDS=60 pytest -k beside

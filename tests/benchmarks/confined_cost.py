@@ -18,9 +18,9 @@ import torch
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from grader.confined.runner import Runner  # noqa: E402
+from grader.confined.sources import Warm  # noqa: E402
 from grader.course import Limits  # noqa: E402
-from grader.runner import Runner  # noqa: E402
-from grader.sources import Warm  # noqa: E402
 
 ROUNDS, CALLS = 30, 100
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from grader.recording import Call as Recorded
-from grader.recording import replay
+from grader.diagnosis.recording import Call as Recorded
+from grader.diagnosis.recording import replay
 
 Call = Callable[..., Any]
 Probe = tuple[Call, tuple[Any, ...]]

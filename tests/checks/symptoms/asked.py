@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from grader.recording import replay
+from grader.diagnosis.recording import replay
 
 from .case import SLACK, Arrays, Case, Found, leaves
 

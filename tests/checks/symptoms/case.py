@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from checks import torch
-from grader.recording import Call, duplicate
+from grader.diagnosis.recording import Call, duplicate
 from grader.trouble import Stopped
 
 Arrays = dict[str, Any]  # by name; numbers are float64, masks bool

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from ..report import Mistake, together
 from .mistakes import Variant, grafted, pairs, singles
 from .recording import ATTRIBUTES, Call, replay, replayed
-from .report import Mistake, together
 from .seen import Part, Seen, numbers_in, textures
 
 MOST_KEPT = 300_000  # answers, so that a long class stays small

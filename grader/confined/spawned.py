@@ -7,8 +7,8 @@ import json
 import socket
 import sys
 
+from ..course import Limits
 from . import child, twins
-from .course import Limits
 from .lockdown import Policy
 from .packing import pack
 

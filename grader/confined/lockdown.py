@@ -16,8 +16,8 @@ import sysconfig
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..course import Limits
 from . import gpu
-from .course import Limits
 
 ALL = frozenset({"landlock", "seccomp", "rlimits", "uid"})  # tests switch some off, to see what each is good for
 

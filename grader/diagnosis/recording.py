@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from .chance import seeded
-from .remote import RemoteObject
+from ..confined.chance import seeded
+from ..confined.remote import RemoteObject
+from ..trouble import Trouble
 from .seen import Seen, attributes_of, feed, gradients_of, is_module, kind_of, leaves, models, numbers_in, parts_of, same
-from .trouble import Trouble
 
 ATTRIBUTES = "its attributes"  # in place of a method: what was made is looked at
 

@@ -18,8 +18,8 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ..course import Limits
 from . import child, gpu, twins
-from .course import Limits
 from .lockdown import Policy, readable
 from .packing import pack
 

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Iterator
 from typing import Any
 
-from .trouble import Frame, Trouble
+from ..trouble import Frame, Trouble
 
 _SIGNALS = {"SIGSEGV": "segmentation fault", "SIGABRT": "abort", "SIGFPE": "arithmetic error"}
 

@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
+from ..finder import Finder
+from ..trouble import shapes_at
 from . import chance, rules, wire
-from .finder import Finder
 from .packing import is_tensor, pack
-from .trouble import shapes_at
 
 MAX_FRAMES = 20
 MAX_GRAPHS = 64  # results whose gradients can still be asked for

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from ..trouble import place
 from . import wire
-from .trouble import place
 
 START_SECONDS = 120.0  # a cold import of PyTorch from a slow disk
 TRACE_SECONDS = 0.3

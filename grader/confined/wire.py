@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from ..trouble import Opaque
 from . import twins
-from .trouble import Opaque
 
 PREFIX = struct.Struct(">IQ")  # bytes of the head, bytes of the body
 MAX_HEAD, MAX_BODY = 1 << 20, 1 << 31

@@ -18,12 +18,12 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from . import __version__
-from .course import Course, find_course
-from .formats.json import as_data
-from .grade import GraderFailed, grade_all
-from .report import Report
-from .submission import Submission
+from .. import __version__
+from ..course import Course, find_course
+from ..formats.json import as_data
+from ..grade import GraderFailed, grade_all
+from ..report import Report
+from ..submission import Submission
 
 
 class ClassError(Exception):
@@ -63,7 +63,7 @@ class Job:
 def grader_digest(course: Course) -> str:
     """Changes with the engine, the checks, the mistakes and the course's settings."""
     digest = hashlib.sha256(__version__.encode())
-    for folder in (Path(__file__).parent, course.visible.parent, course.hidden.parent, course.solutions / "mistakes"):
+    for folder in (Path(__file__).parents[1], course.visible.parent, course.hidden.parent, course.solutions / "mistakes"):
         for path in sorted(folder.rglob("*.py")):
             digest.update(path.name.encode() + path.read_bytes())
     settings = repr((course.exercises, course.limits, course.rules, course.title))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from .course import Course
+from ..course import Course
 from .discover import Found, discover, folder_names
 from .workers import ClassError, Job, Order, Pool, dask, graded, grader_digest, local
 
@@ -161,7 +161,7 @@ def _pool(address: str, workers: int | None, left: int) -> tuple[Pool, int]:
 
 def _publish(journal: Journal, found: list[Found], out: Path, course: Course) -> None:
     """Everything that is made from the journal: for gradebooks, for the instructor, and for each student."""
-    from .formats import classpage, csv, html
+    from ..formats import classpage, csv, html
     from .similar import Similar
 
     folders = folder_names(item.student for item in found)

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from ..trouble import Opaque
 from . import twins
-from .trouble import Opaque
 from .wire import MAX_ARRAYS, MAX_BODY, MAX_DEPTH, MAX_HEAD, MAX_NODES, MAX_RANK, MAX_TEXT, PREFIX, SIZES, WireError
 
 MAX_INT = 1 << 130  # the state of a NumPy bit generator has 128 bits

@@ -20,7 +20,7 @@ from .link import START_SECONDS, RunnerFailed
 
 _PACKAGE = (  # by its path: what lies beside it, as a student's own random.py may, is not to be imported
     f"from importlib.util import module_from_spec as of, spec_from_file_location as at; "
-    f"spec = at('grader', {str(Path(__file__).resolve().with_name('__init__.py'))!r}); "
+    f"spec = at('grader', {str(Path(__file__).resolve().parents[1] / '__init__.py')!r}); "
     f"sys.modules['grader'] = of(spec); spec.loader.exec_module(sys.modules['grader'])"
 )
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
@@ -150,7 +150,7 @@ class Spawned:
 def _python(module: str, settings: Mapping[str, Any], stdin: int) -> subprocess.Popen[bytes]:
     """A fresh interpreter in an environment that tells nothing of this machine's."""
     path = f"del sys.path[0]; sys.path += [p for p in {settings['packages']!r} if p not in sys.path]"
-    code = f"import sys; {path}; {_PACKAGE}; from grader.{module} import main; main()"
+    code = f"import sys; {path}; {_PACKAGE}; from grader.confined.{module} import main; main()"
     kept = {name: os.environ[name] for name in ("SYSTEMROOT",) if name in os.environ}  # Windows can't do without
     plots = {"MPLCONFIGDIR": tempfile.gettempdir(), "MPLBACKEND": "agg"}  # matplotlib wants a folder that it thinks it can write
     environment = {

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from .report import Mistake
+from ..report import Mistake
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _REGISTERED: dict[Callable[..., Any], list[Wrong]] = {}

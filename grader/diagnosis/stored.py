@@ -10,11 +10,11 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
-from .course import Course
+from ..course import Course
+from ..report import Mistake
 from .diagnose import Catalogue, load_catalogue
 from .mistakes import Variant, grafted
 from .recording import Call
-from .report import Mistake
 from .seen import Part, Seen
 
 MOST_PAIRS = 700  # of an exercise: more would fill megabytes

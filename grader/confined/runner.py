@@ -15,16 +15,16 @@ from typing import Any, Self
 
 import numpy as np
 
+from ..course import Limits
+from ..notebooks import cells
+from ..trouble import Kind, Trouble, raise_as
 from . import gpu as gpus
 from . import link, lockdown, sources, twins, wire
 from .chance import SEED
-from .course import Limits
 from .link import IsolationUnavailable, RunnerFailed, Unavailable
-from .notebooks import cells
 from .packing import Packed, is_tensor, pack, put_back
 from .remote import Answer, RemoteModule
 from .told import died, import_trouble, malformed, missing, own_frames, place, used_up
-from .trouble import Kind, Trouble, raise_as
 
 __all__ = ["Confined", "IsolationUnavailable", "Runner", "RunnerFailed", "Unavailable"]
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import twins
+from ..confined import twins
 
 MOST = 4096  # numbers of an array that are looked at: a student's answer may have millions
 MOST_PARTS = 64  # of an answer

@@ -18,9 +18,9 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
 
-from .course import Course
-from .formats.escape import printable
-from .submission import Refused, Submission, SubmissionError, read_source, size_limit
+from ..course import Course
+from ..formats.escape import printable
+from ..submission import Refused, Submission, SubmissionError, read_source, size_limit
 
 MAX_FILES, MAX_NAME = 2_000, 200
 CODE, ZIP = (".py", ".ipynb"), ".zip"

@@ -1,0 +1,1 @@
+"""From the calls that a check made to the mistake behind its failure."""
