@@ -297,7 +297,7 @@ def beside() -> Iterator[Runner]:
 
 OPENED = """
 import errno, fcntl, mmap, os, sys
-from grader import gpu, lockdown
+from grader.confined import gpu, lockdown
 from grader.course import Limits
 device, other = sys.argv[1:]
 gpu.DEVICES = (device,)

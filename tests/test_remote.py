@@ -353,7 +353,7 @@ def test_a_torch_module_may_be_the_first_that_the_grader_sees_of_torch() -> None
     code = """
 import sys
 from grader.course import Limits
-from grader.runner import Runner
+from grader.confined.runner import Runner
 source = b"from torch import nn\\nclass A(nn.Linear): pass"
 with Runner(Limits()) as runner, runner.open({"work": source}) as confined:
     assert "torch" not in sys.modules

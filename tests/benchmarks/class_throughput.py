@@ -40,7 +40,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from grader.checks import Checks
 from grader.course import find_course
-from grader.diagnose import load_catalogue
+from grader.diagnosis.diagnose import load_catalogue
 from grader.grade import run_checks
 from grader.student import InProcess
 from grader.submission import read_submission
