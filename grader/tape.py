@@ -161,7 +161,7 @@ class Taped(Confined):
             self.astray()
         reader = _Reader((), "")
         result = super()._exchange(message, label, seconds, reader.read)
-        if isinstance(result, Trouble) or result[0].twins:
+        if isinstance(result, Trouble):
             self.heard = None
         elif self.heard is not None and message["op"] != "import":
             ticket = result[1].message["ticket"]

@@ -160,6 +160,7 @@ def multi_head(x: Any, matrices: dict[str, Any], num_heads: int, mask: Any = Non
     return merge_heads(heads) @ W["W_O"], weights
 
 
+@_kept
 def attentions(name: str, inputs: dict[str, Any]) -> tuple[NDArray[Any], ...]:
     """What a model of `models` gives as its weights, (B, h, n, n) a layer: in eval mode, and then in the mode that it was in."""
     import torch

@@ -146,13 +146,13 @@ def test_extract_from_a_small_bert(student, rng, training):
 
 
 @pytest.mark.check("head_analysis.extract_attention_patterns", points=0.5)
-def test_extract_every_layer_of_a_trained_bert(student):
-    """all six layers of a trained BERT are read as it computes them"""
+def test_extract_inner_layers_of_a_trained_bert(student):
+    """the inner layers of a trained BERT are read as it computes them"""
     student.extract_attention_patterns(*models.trial())
     models.need("transformers", models.PACKAGE)
-    for layer, due in enumerate(oracle.trained_heads()):
+    for layer in (2, 5):  # each costs a whole run of the model
         got = student.extract_attention_patterns(models.sentence_bert().train(), models.sentence(), layer)
-        expect.close(got, due, label=f"layer {layer}", tolerance=(0.0, 1e-6))
+        expect.close(got, oracle.trained_heads()[layer], label=f"layer {layer}", tolerance=(0.0, 1e-6))
 
 
 @pytest.mark.check("head_analysis.prune_heads", points=0.5)
