@@ -116,12 +116,22 @@ class Catalogue:
         yield from (pairs[place] for place in order[:MOST_PAIRS])
 
     def _explains_all(self, exercise: str, variant: Variant, calls: list[Call], wrong: list[Call]) -> bool:
-        """Whether the variant explains all calls. One that it does not is moved to the front: others will fail there as well."""
+        """Whether the variant explains all calls: those first whose answers are kept, for a replay costs a thousand looks.
+
+        A call that it does not explain is moved to the front: others will fail there as well.
+        """
+        if any(self._contradicts(exercise, variant, call, call in wrong) for call in calls):
+            return False
         for place, call in enumerate(calls):
             if not self.explains(exercise, variant, call, call in wrong):
                 calls.insert(0, calls.pop(place))
                 return False
         return True
+
+    def _contradicts(self, exercise: str, variant: Variant, call: Call, wrong: bool) -> bool:
+        """Whether it is known without a replay that the variant gives something else than the student's code gave."""
+        seen = self._seen.get((exercise, variant.name, call.digest, False))
+        return seen is not None and not _agrees(seen, call, wrong, back=False)
 
     def explains(self, exercise: str, variant: Variant, call: Call, wrong: bool) -> bool:
         """Whether the variant gives what the student's code gave: a wrong answer to the last digit, a right one as well."""
@@ -130,8 +140,7 @@ class Catalogue:
     def gives(self, exercise: str, name: str, target: Callable[..., Any], call: Call, wrong: bool) -> bool:
         """Whether `target` gives what the student's code gave, the gradients last."""
         for back in (False, True)[: 1 if _remembers(target) else 2]:  # gradients reach what is kept, and not its copy
-            seen = self.seen(exercise, name, target, call, back)
-            if not (seen.matches(call.seen, back) if wrong else call.seen.fulfils(seen, back)):
+            if not _agrees(self.seen(exercise, name, target, call, back), call, wrong, back):
                 return False
         return True
 
@@ -175,6 +184,10 @@ def _modest(function: Callable[..., Any]) -> Callable[..., Any]:
         return answer
 
     return call
+
+
+def _agrees(seen: Seen, call: Call, wrong: bool, back: bool) -> bool:
+    return seen.matches(call.seen, back) if wrong else call.seen.fulfils(seen, back)
 
 
 def _remembers(target: Callable[..., Any]) -> bool:
