@@ -10,6 +10,7 @@ import pytest
 
 from .course import Course
 from .diagnosis.explain import meaning
+from .diagnosis.recording import observe
 from .report import Status
 from .trouble import Frame, Trouble, shapes_at
 
@@ -47,12 +48,15 @@ def judge(error: BaseException | None, exercise: str, course: Course, files: Map
 
 
 def trouble_of(error: BaseException, files: Mapping[str, str]) -> Trouble | None:
-    """The trouble that `error` carries, or the one that its traceback tells when it passed through a student's file."""
+    """The trouble that `error` carries, or the one that its traceback tells: through a student's file, or a call of their code.
+
+    A call may fail in no line of theirs: when a parameter is missing, or a layer's `forward`.
+    """
     carried = getattr(error, "trouble", None)
     if isinstance(carried, Trouble):
         return carried
     frames = student_frames(error, files)
-    if not frames:
+    if not frames and all(frame.f_code is not observe.__code__ for frame, _ in traceback.walk_tb(error.__traceback__)):
         return None
     is_exit = isinstance(error, SystemExit | pytest.skip.Exception | pytest.fail.Exception | pytest.exit.Exception)
     if is_exit:
@@ -103,7 +107,7 @@ def _crash(trouble: Trouble) -> str:
 
 def _is_stub(trouble: Trouble) -> bool:
     """Whether it is the student's own line that raises; torch raises the same of dtypes that an operation does not know."""
-    code = trouble.frames[-1].code if trouble.frames else ""
+    code = trouble.frames[-1].code if trouble.frames else "a call"
     return not code or "NotImplementedError" in code
 
 

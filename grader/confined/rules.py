@@ -6,6 +6,7 @@ A speed bump, not a wall: code in the same process can always take it down.
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -33,9 +34,6 @@ def forbid(names: Sequence[str], exercise: str) -> Iterator[None]:
     if not names or torch is None:
         yield
         return
-    from torch.overrides import TorchFunctionMode
-    from torch.utils._python_dispatch import TorchDispatchMode
-
     broken: list[str] = []
     parts = {part: name for name in names for part in (name, *_SAME.get(name, ()))}
 
@@ -43,31 +41,51 @@ def forbid(names: Sequence[str], exercise: str) -> Iterator[None]:
         broken.append(name)
         raise Forbidden(f"{exercise} must not call {name}: write the formula out")
 
-    def watched(_: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        called = f"{getattr(func, '__name__', '')} {func}"
+    def look(called: str) -> None:
         for name in (name for part, name in parts.items() if part in called):
             refuse(name)
-        return func(*args, **(kwargs or {}))
 
-    modes = [
-        type("Named", (TorchFunctionMode,), {"__torch_function__": watched}),
-        type("Dispatched", (TorchDispatchMode,), {"__torch_dispatch__": watched}),
-    ]
+    def modes() -> tuple[Any, Any]:
+        named, dispatched = (mode() for mode in _modes())
+        named.look = dispatched.look = look
+        return named, dispatched
 
     def watch_thread(*_: Any) -> None:
         sys.setprofile(None)
-        for mode in modes:
-            mode().__enter__()
+        for mode in modes():
+            mode.__enter__()
 
     attention, forward, profile = torch.nn.MultiheadAttention, torch.nn.MultiheadAttention.forward, threading.getprofile()
     try:
         if "MultiheadAttention" in names:
             attention.forward = lambda *_, **__: refuse("MultiheadAttention")
         threading.setprofile(watch_thread)
-        with modes[0](), modes[1]():
+        named, dispatched = modes()
+        with named, dispatched:
             yield
     finally:
         threading.setprofile(profile)
         attention.forward = forward
         if broken:  # also when the student's code caught the first refusal
             raise Forbidden(f"{exercise} must not call {broken[0]}: write the formula out") from None
+
+
+@functools.cache  # a new class costs more than most of what it watches
+def _modes() -> tuple[type, type]:
+    """What watches PyTorch's functions, as they are called and as they are dispatched; each needs a `look`."""
+    from torch.overrides import TorchFunctionMode
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    def watched(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.look(_called(func))
+        return func(*args, **(kwargs or {}))
+
+    return (
+        type("Named", (TorchFunctionMode,), {"__torch_function__": watched}),
+        type("Dispatched", (TorchDispatchMode,), {"__torch_dispatch__": watched}),
+    )
+
+
+@functools.lru_cache(maxsize=256)
+def _called(func: Any) -> str:
+    return f"{getattr(func, '__name__', '')} {func}"

@@ -63,7 +63,7 @@ def unpack(head: bytes, body: bytes, *, strided: bool = False, device: str = "")
     Tensors of `device` cross as those of the CPU do, and are put there; with `strided` those of any device.
     """
     try:
-        data = json.loads(head.decode("utf-8"), parse_int=_integer)
+        data = _DECODER.decode(head.decode("utf-8"))
         if type(data) is not dict or data.keys() != {"v", "a"} or type(data["a"]) is not list:
             raise WireError("a frame's head is malformed")
         reader = _Reader(data["a"], body, strided, {"cpu", "meta", device})
@@ -190,6 +190,9 @@ def _integer(digits: str) -> int:
     if len(digits) > 41:
         raise WireError("an integer is too large")
     return int(digits)
+
+
+_DECODER = json.JSONDecoder(parse_int=_integer)
 
 
 def _text(text: str) -> str:

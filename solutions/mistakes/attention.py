@@ -77,6 +77,24 @@ def keys_not_transposed(q: Array, k: Array) -> Array:
 
 
 @instead_of(dot_products)
+def keys_multiplied_number_by_number(q: Array, k: Array) -> Array:
+    """Queries and keys are multiplied number by number, and nothing is summed: a product of matrices is due.
+
+    Hint: A score is one number for a query and a key. What is the difference between `*` and `@`?
+    """
+    return q * k
+
+
+@instead_of(dot_products, only="numpy_attention")
+def keys_of_every_head_for_every_query(q: Array, k: Array) -> Array:
+    """Every query meets the keys of all heads and sentences: np.dot does not keep the leading axes apart.
+
+    Hint: np.dot and `@` are the same for two axes. What does each of them do with the axes before the last two?
+    """
+    return np.dot(q, k.swapaxes(-2, -1))
+
+
+@instead_of(dot_products)
 def keys_with_every_axis_reversed(q: Array, k: Array) -> Array:
     """The keys' axes are all reversed, the leading ones too, where only the last two should change places.
 
@@ -159,6 +177,15 @@ def scale_missing(scores: Array, q: Array, k: Array, v: Array) -> Array:
     Hint: A score sums d_k products, so it grows with d_k. By what, if each product is about 1 in size?
     """
     return scores
+
+
+@instead_of(divide_by_sqrt_d_k, only="torch_attention")
+def scale_by_a_float32_root(scores: Array, q: Array, k: Array, v: Array) -> Array:
+    """The root is taken of a tensor in torch's default float32, so float64 scores keep only 7 digits.
+
+    Hint: Which dtype has torch.tensor(5) after a root? What does math.sqrt(5) give?
+    """
+    return scores / torch.sqrt(torch.tensor(q.shape[-1]))
 
 
 @instead_of(divide_by_sqrt_d_k)
@@ -579,7 +606,7 @@ def mask_after_softmax(q: Array, k: Array, v: Array, mask: Array | None = None) 
     return weights @ as_float(v), weights
 
 
-@instead_of(attention)
+@instead_of(attention, only="numpy_attention")
 def mask_after_softmax_divided_anew(q: Array, k: Array, v: Array, mask: Array | None = None) -> Pair:
     """Hidden weights are set to 0 after the softmax and the rest is divided by its sum: 0 / 0 where nothing is left.
 

@@ -88,6 +88,15 @@ def fused_mask_of_integers(hidden: Tensor, q: Tensor) -> Tensor:
 
 
 @instead_of(allowed_where_not_hidden)
+def fused_mask_asked_for_its_truth(hidden: Tensor, q: Tensor) -> Tensor:
+    """The mask is negated as if it were one truth, but it holds many.
+
+    Hint: What does `not` need to know of the mask, and which operator turns around each of its values?
+    """
+    return torch.tensor(not hidden)
+
+
+@instead_of(allowed_where_not_hidden)
 def fused_mask_subtracts_1e9(hidden: Tensor, q: Tensor) -> Tensor:
     """1e9 is taken from hidden scores: when all keys are hidden, the query averages what it may not see.
 
@@ -103,6 +112,26 @@ def fused_mask_ignored(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = No
     Hint: Follow the argument `mask` through your code. Where does it end?
     """
     return efficient_mha(q, k, v, None, is_causal)
+
+
+@instead_of(efficient_mha)
+def fused_arguments_passed_on(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, is_causal: bool = False) -> Tensor:
+    """Mask and is_causal go to the fused call as they are, but there True means "takes part", and query 0 stands at key 0.
+
+    Hint: What does True mean to the kernel? With one query and a cache of nine keys, how many of them does it let it see?
+    """
+    return sdpa(q, k, v, attn_mask=mask, is_causal=is_causal)
+
+
+@instead_of(efficient_mha)
+def fused_only_is_causal_passed_on(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, is_causal: bool = False
+) -> Tensor:
+    """The mask never reaches the fused call, and the kernel's own is_causal puts query 0 at key 0.
+
+    Hint: Where does the argument `mask` end? With one query and a cache of nine keys, how many does the kernel let it see?
+    """
+    return sdpa(q, k, v, is_causal=is_causal)
 
 
 # The future

@@ -256,6 +256,16 @@ def uneven_heads_a_type_error(d_model: int, num_heads: int) -> None:
 
 
 @instead_of(refuse_uneven_heads)
+def even_heads_refused(d_model: int, num_heads: int) -> None:
+    """Sizes that divide are refused: the condition is the wrong way round.
+
+    Hint: What does 20 % 4 give, and for which remainder is an error due?
+    """
+    if d_model % num_heads == 0:
+        raise ValueError(f"d_model = {d_model} can't be split into {num_heads} equal heads")
+
+
+@instead_of(refuse_uneven_heads)
 def uneven_heads_not_refused(d_model: int, num_heads: int) -> None:
     """Nothing checks whether the heads divide the features, and a later line fails with words that help nobody.
 
@@ -412,6 +422,25 @@ def merge_believes_tokens_first(x: Array) -> Array:
     """
     B, n, h, d_v = x.shape
     return x.reshape(B, n, h * d_v)
+
+
+@instead_of(join)
+def merge_unpacks_tokens_before_heads(x: Array) -> Array:
+    """The sizes are unpacked as (B, n, h, d_v), but in x the heads come before the tokens.
+
+    Hint: In which order do the axes of x stand, and in which order did you unpack them?
+    """
+    B, n, h, d_v = x.shape
+    return turn(x, 0, 2, 1, 3).reshape(B, n, h * d_v)
+
+
+@instead_of(join)
+def merge_does_nothing(x: Array) -> Array:
+    """The heads are not merged: they come out as they went in, (B, h, n, d_v).
+
+    Hint: A token's features should stand side by side again. How many axes has x, and how many has the result?
+    """
+    return x
 
 
 @instead_of(join)

@@ -85,7 +85,7 @@ def mask_fills_1e_9(scores: Array, mask: Array) -> Array:
 
 @instead_of(fill_with_minus_inf)
 def mask_fills_minus_1e9(scores: Array, mask: Array) -> Array:
-    """Hidden scores become -1e9: when all keys are hidden they are all alike, and the query averages what it may not see.
+    """Hidden scores become a number such as -1e9: when all keys are hidden, the query averages what it may not see.
 
     Hint: A row in which every score is the same number: what is its softmax? And does float16 hold that number?
     """

@@ -137,6 +137,15 @@ def one_projection_for_all(layer: object, x: Array) -> tuple[Array, Array, Array
     return (apply(layer.W_Q, x),) * 3
 
 
+@instead_of(project, only="numpy_attention")
+def matrices_on_the_left(layer: object, x: Array) -> tuple[Array, Array, Array]:
+    """The matrices stand on the left of x, where they mix tokens; on the right they mix a token's features.
+
+    Hint: In a @ b the last axis of a is summed. Which axis of x should that be?
+    """
+    return layer.W_Q @ x, layer.W_K @ x, layer.W_V @ x
+
+
 @instead_of(project)
 def keys_from_w_q(layer: object, x: Array) -> tuple[Array, Array, Array]:
     """The keys come from W_Q, so every token asks for itself.

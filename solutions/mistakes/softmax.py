@@ -141,6 +141,15 @@ def softmax_with_maximum_over_queries(x: Array, axis: Axis) -> Array:
 
 
 @instead_of(row_maximum)
+def softmax_maximum_without_keepdims(x: Array, axis: Axis) -> Array:
+    """The row maxima have lost their axis, so they line up with the columns or with nothing.
+
+    Hint: (4, 6) minus (4,) fails, and (4, 4) minus (4,) shifts every column. Which shape would fit?
+    """
+    return xp(x).amax(x, axis)
+
+
+@instead_of(row_maximum)
 def softmax_shifted_upwards(x: Array, axis: Axis) -> Array:
     """The maximum is added where it should be taken away, so large logits overflow sooner.
 
@@ -149,13 +158,13 @@ def softmax_shifted_upwards(x: Array, axis: Axis) -> Array:
     return -row_maximum(x, axis)
 
 
-@instead_of(shares)
+@instead_of(softmax)
 def softmax_of_clipped_logits(x: Array) -> Array:
     """The logits are clipped to a range, so all that lie beyond it become equal, and -inf becomes a number.
 
     Hint: Which two rows of logits does clipping make alike? There is a shift that needs no clipping.
     """
-    return shares(x.clip(-50, 50))
+    return shares(as_float(x).clip(-50, 50))
 
 
 # The powers
