@@ -68,46 +68,27 @@ def singles(recipe: Callable[..., Any], module: str) -> Iterator[Variant]:
     for wrong in _REGISTERED.get(recipe, []):
         if not wrong.only or module in wrong.only:
             yield Variant(wrong.part, (described(wrong.part),), ("",))
-    methods = _methods(recipe) if inspect.isclass(recipe) else {}
-    for name, method in methods.items():
-        for variant in singles(method, module):
-            yield Variant(
-                _with_method(recipe, name, variant.call),
-                variant.mistakes,
-                tuple(f"{name}.{slot}" for slot in variant.slots),
-            )
-    for slot, part in _slots(recipe).items():
-        for variant in singles(part, module):
-            yield Variant(
-                functools.partial(recipe, **{slot: variant.call}),
-                variant.mistakes,
-                tuple(f"{slot}.{deep}" for deep in variant.slots),
-            )
+    yield from _inside(singles, recipe, module)
 
 
 def pairs(recipe: Callable[..., Any], module: str) -> Iterator[Variant]:
     """Every variant with two wrong parts in different slots."""
-    methods = _methods(recipe) if inspect.isclass(recipe) else {}
-    for name, method in methods.items():
-        for variant in pairs(method, module):
-            yield Variant(
-                _with_method(recipe, name, variant.call),
-                variant.mistakes,
-                tuple(f"{name}.{slot}" for slot in variant.slots),
-            )
+    yield from _inside(pairs, recipe, module)  # both wrong parts inside one slot
     slots = list(_slots(recipe).items())
-    for slot, part in slots:  # both wrong parts inside one slot
-        for variant in pairs(part, module):
-            yield Variant(
-                functools.partial(recipe, **{slot: variant.call}),
-                variant.mistakes,
-                tuple(f"{slot}.{deep}" for deep in variant.slots),
-            )
     for index, (slot, part) in enumerate(slots):
         for other_slot, other in slots[index + 1 :]:
             for first, second in itertools.product(singles(part, module), singles(other, module)):
                 call = functools.partial(recipe, **{slot: first.call, other_slot: second.call})
                 yield Variant(call, first.mistakes + second.mistakes, (slot, other_slot))
+
+
+def _inside(variants: Callable[..., Iterator[Variant]], recipe: Callable[..., Any], module: str) -> Iterator[Variant]:
+    """`recipe` with each of its methods or slots in turn as one of the `variants` of what is there."""
+    methods = _methods(recipe) if inspect.isclass(recipe) else {}
+    for name, part in {**methods, **_slots(recipe)}.items():
+        for variant in variants(part, module):
+            call = _with_method(recipe, name, variant.call) if methods else functools.partial(recipe, **{name: variant.call})
+            yield Variant(call, variant.mistakes, tuple(f"{name}.{deep}" for deep in variant.slots))
 
 
 def grafted(recipe: Callable[..., Any], own: Mapping[Callable[..., Any], Callable[..., Any]]) -> Callable[..., Any]:

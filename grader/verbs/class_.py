@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from ..course import Course
+from ..options import grading
 from ..status import BROKEN, INTERRUPTED, UNREADABLE, stop
 
 
@@ -23,16 +24,7 @@ from ..status import BROKEN, INTERRUPTED, UNREADABLE, stop
     "--workers", type=click.IntRange(min=1), default=None, help="How many to grade at a time (default: one a processor)."
 )
 @click.option("--dask", "address", default="", metavar="ADDRESS", help="Grade on the Dask cluster of this scheduler.")
-@click.option("-k", "select", metavar="EXPRESSION", default="", help="Only the exercises whose name matches.")
-@click.option("--seed", type=click.IntRange(min=0), help="The seed of the hidden checks' inputs (default: the course's).")
-@click.option("--isolation", type=click.Choice(["strong", "process"]), help="The least isolation to grade with.")
-@click.option(
-    "--gpu",
-    type=click.Choice(["auto", "require", "skip"]),
-    default="auto",
-    show_default=True,
-    help="Checks that need a GPU: run them where there is one, insist on one, or leave them out.",
-)
+@grading
 @click.pass_obj
 def class_(course: Course, /, folder: Path, out: Path, **settings: Any) -> None:
     """Grade everybody in FOLDER: a folder, zip or notebook a student, nbgrader's submitted/, or an export of a platform."""

@@ -12,6 +12,7 @@ import click
 
 from ..course import Course
 from ..formats import FORMATS
+from ..options import grading
 from ..status import BELOW, BROKEN, UNREADABLE, stop
 
 if TYPE_CHECKING:
@@ -42,26 +43,7 @@ class Paired(click.Command):
     help="Write the --format before it here instead of on the terminal.",
 )
 @click.option("--as-they-come", is_flag=True, help="Write each --output again after every check, should the time run out.")
-@click.option(
-    "-k",
-    "select",
-    metavar="EXPRESSION",
-    default="",
-    help="Only the exercises whose name matches, e.g. -k 'split_heads or merge_heads'.",
-)
-@click.option("--seed", type=click.IntRange(min=0), help="The seed of the hidden checks' inputs (default: the course's).")
-@click.option(
-    "--isolation",
-    type=click.Choice(["strong", "process"]),
-    help="The least isolation to grade with (default: the strongest there is).",
-)
-@click.option(
-    "--gpu",
-    type=click.Choice(["auto", "require", "skip"]),
-    default="auto",
-    show_default=True,
-    help="Checks that need a GPU: run them where there is one, insist on one, or leave them out.",
-)
+@grading
 @click.option("--fail-under", type=click.FloatRange(0, 100), metavar="PERCENT", help="Exit with 1 below this score.")
 @click.pass_obj
 def grade(

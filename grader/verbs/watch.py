@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 import click
 
+from .. import options
 from ..course import Course
 from ..status import BROKEN, GRADED, INTERRUPTED, UNREADABLE, stop
 
@@ -21,7 +22,7 @@ from ..status import BROKEN, GRADED, INTERRUPTED, UNREADABLE, stop
 @click.command()
 @click.argument("submission", type=click.Path(path_type=Path), required=False)
 @click.option("--format", "format_name", type=click.Choice(["text", "jsonl"]), default="text", show_default=True)
-@click.option("-k", "select", metavar="EXPRESSION", default="", help="Only the exercises whose name matches.")
+@options.select
 @click.option(
     "--poll", is_flag=True, help="Look for changes, where the system tells of none (it does so by itself every second)."
 )
