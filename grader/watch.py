@@ -23,7 +23,7 @@ from .source import made_of
 from .submission import Submission, SubmissionError, read_submission
 
 LOOK_MS = 1000  # so often it looks by itself: on network mounts nobody says that a file was saved
-STEP_MS, GROUP_MS = 20, 200  # several files saved at once are one save
+STEP_MS, GROUP_MS = 10, 200  # several files saved at once are one save
 PATIENCE, TICK, LONG = 0.1, 0.25, 1.0  # seconds
 
 
