@@ -17,10 +17,7 @@ from rich.text import Text
 
 from .course import Course
 from .formats.escape import printable
-from .formats.text import COLOUR
-from .formats.text import _bar as bar
-from .formats.text import _points as points
-from .formats.text import _told as told
+from .formats.text import COLOUR, bar, points_of, told
 from .report import Exercise, Report
 from .watch import Event, Graded, Saved
 
@@ -106,7 +103,7 @@ def screen(seen: Seen, width: int, height: int) -> Group:
 
 
 def _score(seen: Seen) -> Text:
-    return Text(f"{points(seen.report.score, seen.report.max_score)} points" if seen.report else "", style="bold")
+    return Text(f"{points_of(seen.report.score, seen.report.max_score)} points" if seen.report else "", style="bold")
 
 
 def _keys(seen: Seen) -> Text:
@@ -153,7 +150,9 @@ def _row(name: str, exercise: Exercise, width: int, style: str = "") -> Text:
     line = Text(f"{name:<29}", style=style) if width >= 39 else Text(f"{name[: width - 11]:<{max(0, width - 10)}}", style=style)
     line.append(bar(exercise), style=COLOUR[exercise.status])
     if width >= 64:
-        line.append(f"{points(exercise.score, exercise.max_score):>14}  ").append(exercise.status, style=COLOUR[exercise.status])
+        line.append(f"{points_of(exercise.score, exercise.max_score):>14}  ").append(
+            exercise.status, style=COLOUR[exercise.status]
+        )
     return line
 
 

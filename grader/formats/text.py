@@ -41,7 +41,7 @@ def text(
         file=io.StringIO(), force_terminal=colour, width=width, highlight=False, color_system="auto" if colour else None
     )
     console.print(_table(report))
-    console.print(Text(f"{_points(report.score, report.max_score)} points", style="bold"))
+    console.print(Text(f"{points_of(report.score, report.max_score)} points", style="bold"))
     if not brief and report.isolation != "none":
         console.print(Text(f"isolation: {report.isolation}", style="dim"))
     for note in report.notes:
@@ -69,8 +69,8 @@ def _table(report: Report) -> Table:
     for exercise in report.exercises:
         table.add_row(
             exercise.name,
-            Text(_points(exercise.score, exercise.max_score), justify="right"),
-            Text(_bar(exercise), style=COLOUR[exercise.status]),
+            Text(points_of(exercise.score, exercise.max_score), justify="right"),
+            Text(bar(exercise), style=COLOUR[exercise.status]),
             Text(exercise.status, style=COLOUR[exercise.status]),
         )
     return table
@@ -87,7 +87,7 @@ def _shown(report: Report, brief: bool) -> list[Exercise]:
 def _cause(console: Console, exercise: Exercise, is_next: bool) -> None:
     troubled, first = _trouble(exercise)
     console.print(Text("\nNext: " if is_next else "\n", style="bold").append(exercise.name))
-    console.print(_indented(_told(first)))
+    console.print(_indented(told(first)))
     if len(troubled) > 1 and first.status != "todo":
         console.print(_indented(Text(f"{len(troubled)} of its {len(exercise.checks)} checks do not pass", style="dim")))
 
@@ -114,28 +114,31 @@ def _hints(exercise: Exercise, is_next: bool, step: int, ask: str) -> Iterator[T
         yield Text(f"({'the next step' if shown else 'more'}: {ask}{f'={shown + 1}' * (shown > 0)})", style="dim")
 
 
-def _told(check: Check) -> Text:
-    told = Text(f"{check.status}: ", style=COLOUR[check.status]).append(printable(check.title), style="default")
-    told.append(f"\n{printable(check.message)}", style="default")
+def told(check: Check) -> Text:
+    """What there is to say of a check that did not pass: the mistake before the guess."""
+    text = Text(f"{check.status}: ", style=COLOUR[check.status]).append(printable(check.title), style="default")
+    text.append(f"\n{printable(check.message)}", style="default")
     if check.follows:
-        told.append(f"\nThis follows from {' and '.join(check.follows)}: mend that first.", style="default")
+        text.append(f"\nThis follows from {' and '.join(check.follows)}: mend that first.", style="default")
     elif check.mistake is not None:
-        told.append(f"\nWhat happens: {check.mistake.text}", style="default")
+        text.append(f"\nWhat happens: {check.mistake.text}", style="default")
     elif check.symptom:
-        told.append(f"\nWhat it looks like: {printable(check.symptom)}", style="default")
+        text.append(f"\nWhat it looks like: {printable(check.symptom)}", style="default")
     if check.trouble is not None and check.trouble.printed:
-        told.append(f"\nIt printed: {printable(check.trouble.printed[-500:])}", style="dim")
-    return told
+        text.append(f"\nIt printed: {printable(check.trouble.printed[-500:])}", style="dim")
+    return text
 
 
 def _indented(content: Text) -> Padding:
     return Padding(content, (0, 0, 0, 2))
 
 
-def _points(score: Fraction, max_score: Fraction) -> str:
+def points_of(score: Fraction, max_score: Fraction) -> str:
+    """A score in words, rounded."""
     return f"{number(round(score, 2))} of {number(round(max_score, 2))}"
 
 
-def _bar(exercise: Exercise) -> str:
+def bar(exercise: Exercise) -> str:
+    """An exercise's share of its points as a bar of ten."""
     full = int(BAR * exercise.score / exercise.max_score) if exercise.max_score else 0
     return "█" * full + "·" * (BAR - full)
