@@ -16,7 +16,7 @@ from grader.confined.runner import IsolationUnavailable, Runner, RunnerFailed
 from grader.course import Limits
 from grader.trouble import Opaque, Stopped, Trouble
 
-LIMITS = Limits(call_seconds=1, exercise_seconds=30, import_seconds=2, memory_mb=512, cpu_seconds=30, printed_kb=1)
+LIMITS = Limits(call_seconds=1, exercise_seconds=30, import_seconds=4, memory_mb=512, cpu_seconds=30, printed_kb=1)
 LINUX = sys.platform.startswith("linux")
 WALL = LINUX and not lockdown.missing()
 KINDS = ["strong"] * WALL + ["process"] * LINUX + ["spawned"]
@@ -56,6 +56,13 @@ def trouble(runner: Runner, source: str, *args: object) -> Trouble:
     found = getattr(caught.value, "trouble", None)
     assert isinstance(found, Trouble), repr(caught.value)
     return found
+
+
+def test_a_generator_without_a_seed_is_another_each_time_but_the_same_in_every_run(runner: Runner) -> None:
+    source = "import numpy as np\ndef f(): return np.stack([np.random.default_rng().random(3) for _ in range(2)])"
+    (first, second), again = run(runner, source), run(runner, source)  # type: ignore[misc]
+    assert np.any(first != second)
+    np.testing.assert_array_equal([first, second], again)
 
 
 ORDINARY = {
@@ -256,7 +263,7 @@ def test_a_byte_order_mark_and_a_coding_line_are_fine(runner: Runner) -> None:
 
 def test_a_missing_function_is_told_when_it_is_called(runner: Runner) -> None:
     found = trouble(runner, "def g(): pass")
-    assert (found.kind, found.message) == ("missing", "work.py has no f: it is still to do")
+    assert (found.kind, found.message) == ("missing", "work has no f: it is still to do")
 
 
 def test_an_answer_that_is_no_data_is_told(runner: Runner) -> None:

@@ -220,6 +220,7 @@ def prepare() -> None:
     """The same random numbers in every run, no torch.compile, and sentences where the wall would only say EPERM."""
     random.seed(0)
     np.random.seed(0)
+    vars(np.random)["default_rng"] = chance.repeatable(np.random.default_rng)
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.manual_seed(0)
