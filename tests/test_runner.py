@@ -235,7 +235,7 @@ IMPORTS = {
         "Stopped",
         "work.py could not be imported: it ended the process (exit status 0)",
     ),
-    "hangs": (b"while True: pass", "TimeLimit", "work.py could not be imported: it ran longer than 2 s (line 1)"),
+    "hangs": (b"while True: pass", "TimeLimit", "work.py could not be imported: it ran longer than 4 s (line 1)"),
     "an unknown coding": (b"# coding: klingon\n", "SyntaxError", "unknown encoding: klingon"),
     "not UTF-8": (b"x = '\xff'\n", "SyntaxError", "work.py"),
     "nested deeply": (b"x = " + b"(" * 5000 + b")" * 5000, "SyntaxError", "too many nested parentheses"),
