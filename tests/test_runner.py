@@ -408,3 +408,23 @@ def f():
     with start("process", switches=frozenset()) as runner:
         pid = run(runner, source)
         assert not Path(f"/proc/{pid}").exists()
+
+
+def test_the_next_process_without_a_fork_is_started_ahead_and_a_dead_one_replaced() -> None:
+    pids = []
+    with start("spawned") as runner:
+        assert isinstance(runner.source, sources.Spawned)
+        for round in range(3):
+            with runner.open({"work": b"def f(): return 3"}) as confined:
+                assert confined.module("work").f() == 3
+                assert confined.link is not None
+                pids.append(confined.link.pid)
+            assert runner.source.ahead is not None
+            pids.append(runner.source.ahead.process.pid)
+            if round == 1:
+                runner.source.ahead.process.kill()
+                runner.source.ahead.process.wait()
+        last = runner.source.ahead.process
+    assert pids[1] == pids[2]
+    assert pids[3] != pids[4]
+    assert last.returncode is not None
