@@ -22,6 +22,7 @@ __tracebackhide__ = True  # pytest then shows the line of the check, not of this
 Floats = NDArray[np.float64]
 TOLERANCE = {"float32": (1e-5, 1e-6), "float64": (1e-12, 1e-12)}  # (relative, absolute); other types: exact
 KINDS = {"array": "a NumPy array", "tensor": "a torch tensor"}
+STAND_INS = dict.fromkeys(("RecordedInstance", "RemoteObject"), "object of the class")  # that the student wrote
 
 
 def fail(message: str, seen: object = None) -> NoReturn:
@@ -165,7 +166,7 @@ def attribute(owner: Any, name: str, callable_: bool = False) -> Any:
     try:
         value = getattr(owner, name)
     except AttributeError:
-        fail(f"{describe(owner)} has no {name}: __init__ should set it, under this very name")
+        fail(f"{describe(owner)} has no {name}: {'write' if callable_ else '__init__ should set'} it, under this very name")
     if callable_ and not callable(value):
         fail(f"{name} of {describe(owner)} is {describe(value)}, due was a method")
     return value
@@ -202,13 +203,12 @@ def describe(value: Any) -> str:
         return "None (is a return missing?)"
     if kind := _kind(value):
         return f"{KINDS[kind]} of shape {tuple(value.shape)}"
-    name = value.type_name if isinstance(value, Opaque) else type(value).__name__
+    name = value.type_name if isinstance(value, Opaque) else STAND_INS.get(type(value).__name__, type(value).__name__)
     article = "an" if name[:1].lower() in "aeiou" else "a"
     if type(value) in (bool, int, float, complex, str):
         return f"the {name} {_short(value)}"
-    if type(value) in (list, tuple, dict, set):
-        return f"{article} {name} of {len(value)}"
-    return f"{article} {name}"
+    size = f" of {len(value)}" if type(value) in (list, tuple, dict, set) else ""
+    return f"{article} {name}{size}"
 
 
 def _form(got: Any, like: Any, shape: Sequence[int], label: str, why: str) -> None:

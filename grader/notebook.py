@@ -13,7 +13,7 @@ from typing import Any
 
 from .course import Course, CourseError, find_course
 from .report import Check, Report, number
-from .trouble import Trouble
+from .trouble import Frame, Trouble
 
 NAMESPACE = "__main__"  # what a notebook's cells define is there
 PRINTED = 500  # characters of it are shown
@@ -36,6 +36,7 @@ def check(exercise: str) -> Shown:
     """Run the visible checks of an exercise, such as "numpy_attention.softmax", on what this notebook defines."""
     from .formats import inline
 
+    __tracebackhide__ = True
     report, pictures, printed = _graded(exercise)
     if report is None:
         return Shown(inline.sentence(printed), printed)
@@ -44,6 +45,7 @@ def check(exercise: str) -> Shown:
 
 def points(exercise: str) -> float:
     """The points that the visible checks give, as a plain number. What counts is graded after it was handed in."""
+    __tracebackhide__ = True
     report, _, printed = _graded(exercise)
     if report is None:
         print(printed)
@@ -54,6 +56,7 @@ def points(exercise: str) -> float:
 
 def _graded(exercise: str) -> tuple[Report | None, Mapping[str, Any], str]:
     """The report, the arrays that were compared by the id of a check, and what was printed; or None and a sentence."""
+    __tracebackhide__ = True  # who stops an endless loop sees their own line
     if "get_ipython" not in vars(sys.modules[NAMESPACE]):
         raise RuntimeError("check and points are for a notebook")  # nor is a notebook's cell run twice when it is graded
     try:
@@ -73,6 +76,7 @@ def _run(exercise: str, course: Course) -> tuple[Report, Mapping[str, Any]]:
     from .checks import Checks
     from .diagnosis.stored import catalogue_of
     from .grade import run_checks
+    from .judge import student_frames
     from .submission import Submission
 
     class Watched(Checks):
@@ -85,8 +89,13 @@ def _run(exercise: str, course: Course) -> tuple[Report, Mapping[str, Any]]:
                 pictures[self.described[item.nodeid].id] = seen
             return super().pytest_runtest_makereport(item, call)
 
+        def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+            looped.extend(student_frames(excinfo.value, here.files))
+
+    __tracebackhide__ = True
     pictures: dict[str, Any] = {}
     reports: list[Report] = []
+    looped: list[Frame] = []
     module = exercise.rpartition(".")[0]
     here = _Here(module)
     submission = Submission(module, {module: here.source()})
@@ -96,7 +105,7 @@ def _run(exercise: str, course: Course) -> tuple[Report, Mapping[str, Any]]:
         f"{exercise}/visible",
     )  # fmt: skip
     if not reports:  # the student stopped it
-        raise KeyboardInterrupt
+        raise KeyboardInterrupt(*(f"{frame.place}: {frame.code}" for frame in looped[-1:]))
     exercises = (replace(item, checks=tuple(_followed(check, course) for check in item.checks)) for item in reports[0].exercises)
     return replace(reports[0], exercises=tuple(exercises)), pictures
 

@@ -106,9 +106,12 @@ class _Summary:
         self.running = nodeid
 
     def pytest_keyboard_interrupt(self) -> None:
-        """What a student had to stop has no verdict, and is not called again."""
-        self.checks.verdicts.pop(self.running, None)
-        self.checks.catalogue = None
+        """What a student had to stop has no verdict, and is not called again; what had failed before, in `--pdb`, has one."""
+        from .judge import PASSED
+
+        if self.checks.verdicts.get(self.running, PASSED) == PASSED:
+            self.checks.verdicts.pop(self.running, None)
+            self.checks.catalogue = None
 
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
         """`todo` and its like are neither failures nor errors, and are counted by their own names.
@@ -132,9 +135,12 @@ class _Summary:
         if self.step:
             session.config.option.tbstyle = "no"
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
         """The table of exercises, then the first thing to do next."""
         checks = self.checks
+        if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+            first = checks.course.exercises[0].name.rpartition(".")[2]
+            terminalreporter.write_line(f"\nNo check was chosen: run pytest in {checks.course.root}, or pytest -k {first}")
         with _undisturbed():
             report = checks.report("none")
         if not report.checks:

@@ -39,11 +39,15 @@ class Trouble:
 
 
 def shapes_at(code: str, names: Mapping[str, Any]) -> str:
-    """The shapes of the arrays among `names` that a line of code uses: `q (2, 3, 4, 5), mask (4, 6)`."""
-    used = {
-        name: names[name] for name in re.findall(r"[^\W\d]\w*", code) if type(names.get(name)).__name__ in ("ndarray", "Tensor")
-    }
-    return ", ".join(f"{name} {tuple(value.shape)}" for name, value in used.items())[:200]
+    """What a line of code uses of `names`: shapes of arrays, whole numbers, None: `q (2, 3, 4, 5), num_heads 4, mask None`."""
+    used = {name: _shown(names[name]) for name in re.findall(r"[^\W\d]\w*", code) if name in names}
+    return ", ".join(f"{name} {text}" for name, text in used.items() if text)[:200]
+
+
+def _shown(value: Any) -> str:
+    if type(value).__name__ in ("ndarray", "Tensor"):
+        return str(tuple(value.shape))
+    return str(value) if value is None or (type(value) is int and abs(value) < 10**9) else ""
 
 
 def place(file: str, line: int) -> str:

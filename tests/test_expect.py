@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from grader import expect
+from grader.diagnosis.recording import RecordedInstance
 from grader.trouble import Opaque, Stopped, Trouble
 
 A = np.arange(24.0).reshape(2, 3, 4)
@@ -168,10 +169,15 @@ def test_attributes():
     thing = Thing()
     assert expect.attribute(thing, "value") == 5
     assert said(expect.attribute, thing, "W_Q") == "a Thing has no W_Q: __init__ should set it, under this very name"
+    assert "has no forward: write it, under" in said(expect.attribute, thing, "forward", callable_=True)
     assert "due was a method" in said(expect.attribute, thing, "value", callable_=True)
     expect.assign(thing, {"value": 6})
     assert thing.value == 6
     assert "can't be set" in said(expect.assign, thing, {"fixed": 2})
+
+
+def test_a_stand_in_is_no_name_for_the_student():
+    assert expect.describe(RecordedInstance(Thing(), print, lambda _: print)) == "an object of the class"
 
 
 def test_module():

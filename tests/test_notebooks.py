@@ -412,6 +412,18 @@ def test_a_mistake_is_shown_with_a_picture_and_escaped(executed: dict[str, dict[
     assert "<script>" not in shown(outputs["try-merge_heads"])
 
 
+def test_who_stops_an_endless_loop_reads_where_it_was() -> None:
+    stub = json.loads((ROOT / "exercises/numpy_attention.ipynb").read_text(encoding="utf-8"))
+    stopped = ("numpy_attention.softmax", "x = as_float(x)", "__import__('signal').raise_signal(2)")
+    made = filled({"numpy_attention": stub}, stopped)["numpy_attention"]
+    ids = [cell["id"] for cell in made["cells"]]
+    made["cells"] = made["cells"][: ids.index("try-softmax") + 1]
+    (error,) = execute(ROOT / "exercises", made)["try-softmax"]
+    assert error.ename == "KeyboardInterrupt"
+    assert error.evalue == "In[3], line 23: __import__('signal').raise_signal(2)"
+    assert "hidden" in "".join(error.traceback)
+
+
 def test_without_the_engine_one_line_says_what_to_install(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

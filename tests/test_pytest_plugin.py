@@ -85,9 +85,9 @@ def test_a_syntax_error_is_told_with_its_line(tiny: pytest.Pytester) -> None:
 
 
 def test_a_crash_shows_the_shapes_on_its_line(tiny: pytest.Pytester) -> None:
-    code = "import numpy as np\n\ndef double(x):\n    a, other = np.ones((2, 3)), np.ones(7)\n    return a @ a\n"
+    code = "import numpy as np\n\ndef double(x):\n    a, n, m, _ = np.ones((2, 3)), 4, None, 5\n    return a @ a, n, m\n"
     result = run(tiny, code)
-    result.stdout.fnmatch_lines(["ValueError: matmul*(line 5: return a @ a)", "There: a (2, 3)."])
+    result.stdout.fnmatch_lines(["ValueError: matmul*(line 5: return a @ a, n, m)", "There: a (2, 3), n 4, m None."])
 
 
 def test_a_folder_after_submission_is_told_how_to_be_written(tiny: pytest.Pytester) -> None:
@@ -138,6 +138,17 @@ def test_a_fault_of_a_check_is_the_graders_own(tiny: pytest.Pytester) -> None:
     result = run(tiny, RIGHT)
     result.stdout.fnmatch_lines(["*broken: twice 3 is 6", "*the grader broke, not you: AttributeError*"])
     result.stdout.fnmatch_lines(["3 of 3 points"])
+
+
+def test_a_call_that_fits_no_parameters_is_no_fault_of_the_grader(diagnosed: pytest.Pytester) -> None:
+    result = run(diagnosed, "def double(x, axis):\n    return x + x\n", "-k", "double")
+    result.stdout.fnmatch_lines(["tiny.double*0 of 2*crashed", "*TypeError: double() missing 1*'axis'", "*Keep the parameters*"])
+
+
+def test_where_no_check_was_chosen_the_student_reads_how_to_choose(tiny: pytest.Pytester) -> None:
+    result = run(tiny, RIGHT, "-k", "duoble")
+    assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    result.stdout.fnmatch_lines(["No check was chosen: run pytest in *, or pytest -k double"])
 
 
 def test_outside_a_course_the_plugin_is_inert(pytester: pytest.Pytester) -> None:
@@ -266,6 +277,7 @@ def test_pdb_walks_through_the_check_and_the_students_code_alone(tiny: pytest.Py
         sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--pdb", "-x", stdin=b"w\np y\nu\np found\nu\nl\nq\n"
     )
     result.stdout.fnmatch_lines(["*(Pdb)*0*", "*{3: 9}*", "*expect.integer(student.double(3)*"])
+    result.stdout.fnmatch_lines(["tiny.double*0 of 2*crashed", "Next: tiny.double"])
     wrong = tiny.path / "tiny.py"
     wrong.write_text("def double(x):\n    return 7\n")
     result = tiny.run(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--pdb", "-x", stdin=b"l\nq\n")

@@ -102,6 +102,16 @@ def test_the_verb_makes_the_same_bytes_again(students_files: Mapping[str, bytes]
     assert path.read_bytes() == zipped(students_files)
 
 
+def test_a_place_that_is_taken_is_refused_at_once_and_a_new_one_is_made(tmp_path: Path) -> None:
+    (tmp_path / "there").write_text("")
+    for taken in (tmp_path, tmp_path / "there"):
+        command = [sys.executable, "-m", "grader", "release", str(taken), "--for", "students"]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=10, check=False)
+        assert (done.returncode, done.stderr) == (2, f"grader: {taken} is there already: give a new name, or remove it first\n")
+    write({"a": b"b"}, tmp_path / "no/folder.zip")
+    assert (tmp_path / "no/folder.zip").is_file()
+
+
 def test_names_are_plain_and_portable(students_files: Mapping[str, bytes]) -> None:
     for name in students_files:
         assert re.fullmatch(r"[\w.-]+(/[\w.-]+)*", name, re.ASCII), name
@@ -410,6 +420,12 @@ def test_what_was_not_installed_says_so(workspace: Path) -> None:
     done = run(sys.executable, workspace, "pytest", "-p", "no:grader", "-p", "no:cacheprovider")
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
     assert "this folder is not installed yet. In it, run: pip install -e ." in done.stderr
+
+
+def test_pytest_above_the_folder_says_where_to_start(python: str, workspace: Path) -> None:
+    done = run(python, workspace.parent, "pytest", "-p", "no:cacheprovider")
+    assert done.returncode == pytest.ExitCode.NO_TESTS_COLLECTED
+    assert f"Start pytest in the folder of the exercises: {workspace}" in done.stdout
 
 
 def test_notebooks_are_checked_too(python: str, evening: Path) -> None:

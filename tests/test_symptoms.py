@@ -417,6 +417,25 @@ def test_layers() -> None:
     assert "The same call twice gives two answers" in (SYMPTOMS[name](layer_calls(cls, None, (4,), (5,)), cls) or "")
 
 
+def test_matrices_set_anew() -> None:
+    class Deaf(solution("numpy_attention.MultiHeadAttention")):  # type: ignore[misc]
+        def __init__(self, *sizes: int) -> None:
+            super().__init__(*sizes)
+            self.kept = self.W_K
+
+        def forward(self, x: Any, mask: Any = None) -> Any:
+            self.W_K = self.kept
+            return super().forward(x, mask)
+
+    calls: list[Call] = []
+    mha = Recorder(types.SimpleNamespace(Layer=Deaf), calls).Layer(12, 4)
+    for name, matrix in inputs.matrices(RNG, 12, None).items():
+        setattr(mha, name, matrix)
+    mha.forward(inputs.values(RNG, 2, 4, 12))
+    wrong = [call for call in calls if call.method == "forward"]
+    assert "does forward use what __init__ drew" in (SYMPTOMS["numpy_attention.MultiHeadAttention"](wrong, Deaf) or "")
+
+
 def test_cached_layer() -> None:
     def behind(self: Any, x: Any, cache: Any = None) -> Any:
         output, new = solution(name).forward(self, x)

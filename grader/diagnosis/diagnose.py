@@ -146,12 +146,14 @@ class Catalogue:
 
     def chosen(self, found: list[Variant], crashed: bool) -> tuple[Mistake, ...]:
         """Of variants that no call tells apart: what other exercises have shown; else two at most, and none for a mere crash."""
-        distinct = list({variant.name: variant.mistakes for variant in found}.values())
+        distinct = list({together(variant.mistakes).text: variant.mistakes for variant in found}.values())
         known = [mistakes for mistakes in distinct if all(mistake.name in self.named for mistake in mistakes)]
         if known or len(distinct) == 1:
             return (known or distinct)[0]
         if crashed or len(distinct) > 2:
             return ()
+        if set(distinct[0]) & set(distinct[1]):  # the same in other words
+            return distinct[0]
         first, second = (together(mistakes) for mistakes in distinct)
         return (replace(first, text=f"{first.text} Or, which looks the same here: {second.text}"),)
 

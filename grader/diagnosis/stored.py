@@ -109,11 +109,15 @@ class Stored(Catalogue):
         yield from (Variant(dict, (*first.mistakes, *second.mistakes), (APART,)) for first, second in apart)
 
     def explains(self, exercise: str, variant: Variant, call: Call, wrong: bool) -> bool:
-        """Whether the variant gives what the student's code gave; of two that are apart one does, or both where that is right."""
+        """Whether the variant gives what the student's code gave; of two that are apart one does, and the other does not show."""
         if variant.slots != (APART,):
             return super().explains(exercise, variant, call, wrong)
-        each = (self.gives(exercise, mistake.name, variant.call, call, wrong) for mistake in variant.mistakes)
-        return any(each) if wrong else all(each)
+        right = self.seen(exercise, "", dict, call)
+        names = [mistake.name for mistake in variant.mistakes]
+        told = [self.gives(exercise, name, variant.call, call, wrong) for name in names]
+        return any(told) and all(
+            it or self.seen(exercise, name, dict, call).matches(right) for name, it in zip(names, told, strict=True)
+        )
 
     def diagnose(self, exercise: str, calls: list[Call]) -> tuple[Mistake, ...]:
         """As ever, and kept."""

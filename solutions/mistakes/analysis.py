@@ -80,6 +80,15 @@ def parameters_ignore_kv_heads(d_model: int, num_heads: int, num_kv_heads: int |
 
 
 @instead_of(attention_parameters)
+def parameters_of_d_model_alone(d_model: int, num_heads: int, num_kv_heads: int | None = None) -> Counts:
+    """Only d_model is looked at: KV heads make nothing smaller, and sizes that don't divide are not refused.
+
+    Hint: The function takes three numbers. What do the two others change?
+    """
+    return {"qkv": 3 * d_model * d_model, "output": d_model * d_model}
+
+
+@instead_of(attention_parameters)
 def parameters_shrink_queries_too(d_model: int, num_heads: int, num_kv_heads: int | None = None) -> Counts:
     """The queries' projection is counted as small as those of keys and values.
 
@@ -201,6 +210,24 @@ def matrix_bytes_linear(num_heads: int, n: int, batch: int = 1, bytes_per_value:
 
 
 @instead_of(attention_matrix_bytes)
+def matrix_bytes_with_a_caret(num_heads: int, n: int, batch: int = 1, bytes_per_value: int = 4) -> int:
+    """In Python n ^ 2 is no square: it flips a bit of n.
+
+    Hint: What does Python say that 3 ^ 2 is, and what is 3 ** 2?
+    """
+    return batch * num_heads * (n ^ 2) * bytes_per_value
+
+
+@instead_of(attention_matrix_bytes)
+def matrix_bytes_with_a_caret_in_a_row(num_heads: int, n: int, batch: int = 1, bytes_per_value: int = 4) -> int:
+    """In Python ^ makes no square: it flips bits, and comes after *, so all factors before it are taken together.
+
+    Hint: What does Python say that 3 ^ 2 is, and what is 3 ** 2?
+    """
+    return batch * num_heads * n ^ 2 * bytes_per_value
+
+
+@instead_of(attention_matrix_bytes)
 def matrix_bytes_of_a_triangle(num_heads: int, n: int, batch: int = 1, bytes_per_value: int = 4) -> int:
     """Only the lower triangle is counted, but a matrix takes its memory whether its numbers are 0 or not.
 
@@ -312,6 +339,15 @@ def entropy_with_epsilon_1e_12(weights: Array) -> Array:
 
 
 @instead_of(surprise)
+def entropy_of_clipped_weights(weights: Array) -> Array:
+    """Weights below 1e-9 count as 1e-9 in the logarithm, so heads with very small weights are a little off.
+
+    Hint: The logarithm is in trouble for one weight only. Can you treat that one by itself?
+    """
+    return weights * np.log(np.maximum(weights, 1e-9))
+
+
+@instead_of(surprise)
 def entropy_in_bits(weights: Array) -> Array:
     """The entropy is in bits, not in nats.
 
@@ -417,6 +453,16 @@ def entropy_of_the_last_query(entropies: Array) -> Array:
     Hint: How many queries has a head, and what should become of their entropies?
     """
     return entropies[..., -1]
+
+
+@instead_of(attention_entropy)
+def entropy_nan_made_zero_at_the_end(weights: Array) -> Array:
+    """NaN is made 0 at the very end, when a single weight of 0 has spoiled the sum of its whole head.
+
+    Hint: One term of the sum is NaN. When is it too late to replace it by 0?
+    """
+    with np.errstate(all="ignore"):
+        return np.nan_to_num(attention_entropy(weights, terms=lambda weights: weights * np.log(weights)))
 
 
 @instead_of(attention_entropy)
@@ -670,6 +716,15 @@ def classify_focused_and_broad_swapped(sink: float, previous: float, own: float,
     Hint: Is the entropy of a head that looks at one key small or large?
     """
     return {"focused": "broad", "broad": "focused"}.get(right := in_order(sink, previous, own, entropy), right)
+
+
+@instead_of(in_order)
+def classify_at_the_bound_already(sink: float, previous: float, own: float, entropy: float) -> str:
+    """A mean of exactly 0.4 counts as above 0.4.
+
+    Hint: Is 0.4 above 0.4? Which comparison says so?
+    """
+    return in_order(*(np.nextafter(mean, 1.0) for mean in (sink, previous, own)), entropy)
 
 
 @instead_of(in_order)

@@ -184,6 +184,15 @@ def cache_joined_along_heads(cache: Cache | None, k: Tensor, v: Tensor) -> Cache
 
 
 @instead_of(put_behind)
+def cache_joined_along_features(cache: Cache | None, k: Tensor, v: Tensor) -> Cache:
+    """Old and new are joined along the features, not along the tokens: a key gets longer instead of getting company.
+
+    Hint: A new token adds one row to every head. Which axis of (B, h_kv, n, d_k) grows?
+    """
+    return (k, v) if cache is None else (torch.cat([cache[0], k], dim=-1), torch.cat([cache[1], v], dim=-1))
+
+
+@instead_of(put_behind)
 def cache_of_keys_only(cache: Cache | None, k: Tensor, v: Tensor) -> Cache:
     """Old keys are put before the new ones, but the old values are forgotten.
 
@@ -247,6 +256,15 @@ def chunk_after_cache_sees_its_future(n: int, n_so_far: int, device: torch.devic
     Hint: Two new tokens after a cache: may the first of them see the second?
     """
     return causal_mask(n, n_so_far, device) if n == n_so_far else None
+
+
+@instead_of(right_forward)
+def future_hidden_in_training_only(self: nn.Module, x: Tensor, cache: Cache | None = None) -> tuple[Tensor, Cache]:
+    """In eval mode nothing is hidden: a prompt's tokens see the ones after them.
+
+    Hint: May the answer for a token depend on what comes after it when the model is in use?
+    """
+    return right_forward(self, x, cache, future=future_of if self.training else lambda *_: None)
 
 
 @instead_of(future_of)

@@ -61,6 +61,15 @@ def fused_mask_not_flipped(hidden: Tensor, q: Tensor) -> Tensor:
 
 
 @instead_of(allowed_where_not_hidden)
+def fused_mask_flipped_in_place(hidden: Tensor, q: Tensor) -> Tensor:
+    """The caller's own mask is flipped, and says the opposite at the next call.
+
+    Hint: What is the difference between `~mask` and `mask.logical_not_()` for whoever passed the mask?
+    """
+    return hidden.logical_not_()
+
+
+@instead_of(allowed_where_not_hidden)
 def fused_mask_added_as_floats(hidden: Tensor, q: Tensor) -> Tensor:
     """The mask is turned into floats, which the fused call adds to the scores: hidden keys gain 1.
 
@@ -164,6 +173,19 @@ def fused_is_causal_with_fewer_queries(
     Hint: With one query and a cache of nine keys, how many of them does the kernel let it see?
     """
     if mask is None:
+        return sdpa(q, k, v, is_causal=is_causal)
+    return efficient_mha(q, k, v, mask, is_causal)
+
+
+@instead_of(efficient_mha)
+def fused_is_causal_with_one_query(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, is_causal: bool = False
+) -> Tensor:
+    """A query that comes alone gets the kernel's own is_causal, which lets it see key 0 only.
+
+    Hint: Which keys may the last token of a sequence see, and which does the kernel let its query 0 see?
+    """
+    if mask is None and q.shape[-2] == 1:
         return sdpa(q, k, v, is_causal=is_causal)
     return efficient_mha(q, k, v, mask, is_causal)
 

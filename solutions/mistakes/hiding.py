@@ -137,6 +137,15 @@ def mask_times_minus_inf(scores: Array, mask: Array) -> Array:
     return scores + cast(mask, scores.dtype) * -np.inf
 
 
+@instead_of(fill_with_minus_inf, only="numpy_attention")
+def mask_makes_float64(scores: Array, mask: Array) -> Array:
+    """Under a mask float32 becomes float64: an array of -inf that was made for it has a type of its own.
+
+    Hint: Which dtype do `np.full` and `np.zeros` take when nobody says which?
+    """
+    return np.where(mask, np.full(scores.shape, -np.inf), scores)
+
+
 @instead_of(fill_with_minus_inf)
 def mask_fills_nan(scores: Array, mask: Array) -> Array:
     """Hidden scores become NaN, which spoils the sum of the whole row.

@@ -622,6 +622,24 @@ def dropout_not_scaled_up(layer: nn.Module, weights: Array, heads: Array, v: Arr
 
 
 @instead_of(drop_in_training, only="torch_attention")
+def dropout_with_the_share_that_stays(layer: nn.Module, weights: Array, heads: Array, v: Array) -> Array:
+    """A weight is dropped with the probability 1 - dropout: what should stay goes.
+
+    Hint: With dropout=0.1, how many of ten weights should be left?
+    """
+    return F.dropout(weights, 1 - layer.p) @ v if layer.p and layer.training else heads
+
+
+@instead_of(drop_in_training, only="torch_attention")
+def dropout_divided_by_its_probability(layer: nn.Module, weights: Array, heads: Array, v: Array) -> Array:
+    """The weights that are kept are divided by dropout, where 1 - dropout is due.
+
+    Hint: With dropout=0.1, nine of ten weights stay. By how much must they grow for the mean to stay?
+    """
+    return F.dropout(weights, layer.p) * (1 - layer.p) / layer.p @ v if layer.p and layer.training else heads
+
+
+@instead_of(drop_in_training, only="torch_attention")
 def dropout_only_in_eval(layer: nn.Module, weights: Array, heads: Array, v: Array) -> Array:
     """Weights are dropped in evaluation and kept in training: the modes are mixed up.
 

@@ -103,6 +103,16 @@ def model_gets_the_first_item_only(model: Any, inputs: Mapping[str, Any]) -> Att
     return read_quietly(model, {name: tensor[0] for name, tensor in inputs.items()})
 
 
+@instead_of(read_quietly)
+def model_gets_the_dict_whole(model: Any, inputs: Mapping[str, Any]) -> Attentions:
+    """The dict of inputs is handed over as one argument, where the model wants its entries by their names.
+
+    Hint: What do two asterisks in front of a dict do in a call?
+    """
+    with torch.no_grad():
+        return model(inputs).attentions
+
+
 @instead_of(first_item)
 def attentions_still_in_a_graph(attentions: Attentions, layer: int) -> np.ndarray:
     """The model is run with gradients, and NumPy refuses tensors that keep them.

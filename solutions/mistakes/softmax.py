@@ -141,15 +141,6 @@ def softmax_with_maximum_over_queries(x: Array, axis: Axis) -> Array:
 
 
 @instead_of(row_maximum)
-def softmax_maximum_without_keepdims(x: Array, axis: Axis) -> Array:
-    """The row maxima have lost their axis, so they line up with the columns or with nothing.
-
-    Hint: (4, 6) minus (4,) fails, and (4, 4) minus (4,) shifts every column. Which shape would fit?
-    """
-    return xp(x).amax(x, axis)
-
-
-@instead_of(row_maximum)
 def softmax_shifted_upwards(x: Array, axis: Axis) -> Array:
     """The maximum is added where it should be taken away, so large logits overflow sooner.
 
@@ -375,6 +366,15 @@ def softmax_always_float32(weights: Array, x: Array) -> Array:
 
 
 @instead_of(keep_type)
+def softmax_of_float16_in_float32(weights: Array, x: Array) -> Array:
+    """float16 comes in and float32 goes out.
+
+    Hint: Which of your steps names a dtype? Which dtype should come out?
+    """
+    return cast(weights, "float32") if x.dtype == np.float16 else weights
+
+
+@instead_of(keep_type)
 def softmax_of_integers_truncated(weights: Array, x: Array) -> Array:
     """For integer logits the weights are turned into integers too, which makes nearly all of them 0.
 
@@ -400,6 +400,33 @@ def softmax_of_empty_row_uniform(x: Array) -> Array:
     Hint: A query from which everything is hidden should bring nothing home. What are its weights?
     """
     return np.where((x == -np.inf).all(-1)[..., None], 1.0 / x.shape[-1], shares(as_float(x))).astype(as_float(x).dtype)
+
+
+@instead_of(softmax)
+def softmax_maximum_without_keepdims(x: Array) -> Array:
+    """The row maxima have lost their axis, so they line up with the columns or with nothing.
+
+    Hint: (4, 6) minus (4,) fails, and (4, 4) minus (4,) shifts every column. Which shape would fit?
+    """
+    return shares(as_float(x), shift=lambda x, axis: x.max(axis))
+
+
+@instead_of(softmax)
+def softmax_without_keepdims(x: Array) -> Array:
+    """Both the maxima and the sums of the rows have lost their axis: they line up with the columns or with nothing.
+
+    Hint: (4, 6) minus (4,) fails, and (4, 4) minus (4,) shifts every column. Which shape would fit?
+    """
+    return shares(as_float(x), shift=lambda x, axis: x.max(axis), total=softmax_sum_without_keepdims)
+
+
+@instead_of(softmax)
+def softmax_of_maximum_minus_logits(x: Array) -> Array:
+    """The logits are taken from the maximum, not the maximum from them: the worst match wins, and far ones overflow.
+
+    Hint: Should the exponent of the largest logit be the largest or the smallest of its row?
+    """
+    return shares(as_float(x), power=lambda x: np.exp(-x))
 
 
 @instead_of(softmax)

@@ -17,7 +17,9 @@ def repeats(case: Case) -> Found:
     if again.error:
         return
     if not replay(case.call, case.student, luck=1).matches(again):
-        text = "The same call twice gives two answers: is something random, such as dropout in eval mode?"
+        drawn = "does forward use what __init__ drew, and not what W_Q and the others hold by now?"
+        cause = drawn if "W_Q" in case.call.state else "is something random, such as dropout in eval mode?"
+        text = f"The same call twice gives two answers: {cause}"
     elif not again.matches(case.call.seen):
         text = "The same call, made afresh, gives another answer: state of an earlier call stays behind"
     else:

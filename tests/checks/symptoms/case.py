@@ -105,7 +105,10 @@ class Case:
 
     def read(self, answer: Any) -> Arrays:
         arrays = [numbers(x) for x in leaves(answer)]
-        if len(arrays) != len(self.subject.labels) or not all(isinstance(x, np.ndarray) for x in arrays):
+        several = isinstance(answer, tuple | list)
+        if len(arrays) != len(self.subject.labels) or several != (len(arrays) > 1):
+            return {}
+        if not all(isinstance(x, np.ndarray) for x in arrays):
             return {}
         return {label: x.astype(np.float64) for label, x in zip(self.subject.labels, arrays, strict=True)}
 
