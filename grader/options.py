@@ -7,6 +7,15 @@ from typing import Any
 
 import click
 
+
+class Given(click.Path):
+    """A path that is not empty: a shell's unset variable would be the current folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """As ever."""
+        return super().convert(value, param, ctx) if value else self.fail("a path was due, and it is empty", param, ctx)
+
+
 select = click.option(
     "-k",
     "select",

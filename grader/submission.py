@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from .course import HERE
 from .notebooks import notebook_source
 
 MAX_BYTES = 1_000_000  # a lesson's file has about 20,000
 MAX_NOTEBOOK_BYTES = 10_000_000  # its pictures stand in it
+MAX_FOLDERS = 1_000
 
 
 class SubmissionError(Exception):
@@ -47,11 +50,11 @@ def read_submission(path: Path, modules: Sequence[str]) -> Submission:
     except (OSError, ValueError) as error:
         raise SubmissionError(f"{path} can't be read: {_reason(error)}") from None
     if stat.S_ISDIR(info.st_mode):
-        return collect(path.resolve().name, _files_in(path, modules))
+        return collect(path.resolve().name, _files_in(path, modules) or _files_below(path, modules))
     if path.suffix not in (".py", ".ipynb"):
-        raise SubmissionError(f"{path} is no submission: a folder, a .py file or a notebook (.ipynb) was due")
-    module = _module_named(path.stem, modules)
-    if module is None:
+        raise SubmissionError(f"{path} is no submission: a folder (a zip unpacked), a .py file or a notebook (.ipynb) was due")
+    module = module_named(path.stem, modules)
+    if not module:
         raise SubmissionError(
             f"{path.name} is none of the exercise files ({', '.join(f'{name}.py' for name in modules)}, or .ipynb)"
         )
@@ -75,9 +78,26 @@ def _files_in(folder: Path, modules: Sequence[str]) -> dict[str, Path]:
     return found
 
 
-def _module_named(stem: str, modules: Sequence[str]) -> str | None:
-    """The module that a file's stem means: platforms put a student's name before it, people a `(1)` behind."""
-    return next((module for module in modules if module in stem), None)
+def _files_below(folder: Path, modules: Sequence[str]) -> dict[str, Path]:
+    """The exercise files of the folders inside, of each the least deep: a zip often holds a folder that holds everything.
+
+    A course's own folder has no such: what lies below it are solutions, stubs and checks.
+    """
+    if (folder / HERE).is_file():
+        return {}
+    places, found = [folder], dict[str, Path]()
+    for place in places:  # they grow on the way, so that the least deep come first
+        with contextlib.suppress(OSError, SubmissionError), os.scandir(place) as entries:
+            inside = sorted(entry.path for entry in entries if entry.is_dir(follow_symlinks=False))
+            named = [Path(path) for path in inside if not Path(path).name.startswith((".", "__"))]
+            places += named[: MAX_FOLDERS - len(places)]
+            found = _files_in(place, modules) | found
+    return found
+
+
+def module_named(stem: str, modules: Sequence[str]) -> str:
+    """The module that a file's stem means, if any: platforms put a student's name before it, people a `(1)` behind."""
+    return next((module for module in modules if module in stem), "")
 
 
 def collect(name: str, paths: Mapping[str, Path]) -> Submission:

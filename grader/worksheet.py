@@ -12,7 +12,7 @@ from typing import Any
 from .report import number
 
 TRY, GRADE, ANSWER = "try-", "grade-", "answer-"  # an exercise's cells: this and its name is their id, for Jupyter and nbgrader
-MISSING = "To try your answers here, install what your course gave you, or: pip install attention-exercises"
+MISSING = "To try your answers here, install what your course gave you"
 SETUP = f"""\
 # Run this cell first.
 try:
@@ -49,7 +49,7 @@ def worksheet(module: str, stub: str, more: str, points: Mapping[str, Fraction])
         import jupytext
         import nbformat
     except ImportError:
-        raise WorksheetError("the notebooks need jupytext: pip install 'attention-exercises[instructor]'") from None
+        raise WorksheetError("the notebooks need jupytext: pip install -e '.[instructor]'") from None
     intro, *cells = jupytext.reads(stub, fmt="py:percent").cells
     own = jupytext.reads(more, fmt="py:percent").cells if more else []
     for cell in own:

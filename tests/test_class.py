@@ -119,6 +119,7 @@ def undisturbed(tiny: Path) -> dict[str, bytes]:
     out = tiny / "undisturbed"
     done = run(tiny, out, "--workers", "1")
     assert done.returncode == 0, done.stderr
+    assert "1 with a note, such as a file that can't be read" in done.stdout
     return everything(out)
 
 
@@ -133,8 +134,9 @@ def test_what_it_writes(tiny: Path, undisturbed: dict[str, bytes]) -> None:
     assert set(RESULTS) < undisturbed.keys()
     assert "broken.zip is no zip that can be opened" in found["broken"]["exercises"][0]["checks"][0]["message"]
     book = undisturbed["gradebook.csv"].decode().splitlines()
-    assert book[0] == "student,tiny.double,tiny.negate,score,max_score,status"
-    assert "'=1+1,3,0,3,6,graded" in book
+    assert book[0] == "student,tiny.double,tiny.negate,score,max_score,status,notes"
+    assert "'=1+1,3,0,3,6,graded," in book
+    assert any(line.startswith("broken,0") and "broken.zip is no zip that can be opened" in line for line in book)
     assert len(book) == len(found) + 1
     for data in found.values():
         report = {key: value for key, value in data.items() if key not in ("student", "fingerprint")}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import os
+import subprocess
+import time
 import zipfile
 from pathlib import Path
 
@@ -99,6 +101,14 @@ def test_a_notebook_of_any_name_is_known_by_what_it_defines(tmp_path: Path, cour
     assert discover(tmp_path, course, tmp_path / "out")[1] == ["readme.txt"]
 
 
+def test_a_notebook_counts_before_a_file_in_which_nothing_is_done(tmp_path: Path, course: Course) -> None:
+    stub = (course.stubs / f"{N}.py").read_text()
+    ada = students(put(tmp_path, {f"ada/{N}.py": stub, f"ada/notebooks/{N}.ipynb": NOTEBOOK}), course)["ada"]
+    assert ada.chosen[N].name == f"{N}.ipynb"
+    (tmp_path / "ada" / f"{N}.py").write_text(stub.replace("raise NotImplementedError", "return", 1))
+    assert students(tmp_path, course)["ada"].chosen[N].name == f"{N}.py"
+
+
 def test_what_cannot_be_read_is_told_and_nobody_is_lost(tmp_path: Path, course: Course) -> None:
     locked = io.BytesIO(zipped({f"{N}.py": "a"})).getvalue().replace(b"PK\x03\x04\x14\x00\x00\x00", b"PK\x03\x04\x14\x00\x01\x00")
     locked = locked.replace(b"PK\x01\x02\x14\x03\x14\x00\x00\x00", b"PK\x01\x02\x14\x03\x14\x00\x01\x00")  # says: a password
@@ -113,13 +123,45 @@ def test_what_cannot_be_read_is_told_and_nobody_is_lost(tmp_path: Path, course: 
     assert "can't be unpacked" in refused["locked"]
     assert "larger than 1,000,000 bytes" in refused["huge"]
     assert "is a symbolic link" in refused["link"]
-    assert found["empty"].notes == ("no exercise file was found",)
+    assert found["empty"].submission(course.modules).notes
+
+
+def test_zips_and_folders_that_are_hostile_take_little_time_and_break_nothing(tmp_path: Path, course: Course) -> None:
+    torn = io.BytesIO()
+    with zipfile.ZipFile(torn, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(f"{N}.py", "".join(map(str, range(2_000))))
+    torn.getbuffer()[60:400] = b"\xff" * 340
+    crowds = {name: zipped({f"{i}.py": "" for i in range(count)}) for name, count in {"crowd": 20_001, "many": 9_000}.items()}
+    put(tmp_path, {"torn.zip": torn.getvalue(), "deep/notes.txt": "", **{f"{name}.zip": data for name, data in crowds.items()}})
+    (tmp_path / "loop").symlink_to("loop")
+    at = os.open(tmp_path / "deep", os.O_RDONLY)
+    for _ in range(1_500):  # by descriptor: the path is longer than a path may be
+        os.mkdir("d", dir_fd=at)
+        outer, at = at, os.open("d", os.O_RDONLY, dir_fd=at)
+        os.close(outer)
+    os.close(at)
+    start = time.process_time()
+    try:
+        found = students(tmp_path, course)
+    finally:
+        subprocess.run(["rm", "-r", tmp_path / "deep"], check=True)  # Python's own rmtree recurses
+    assert time.process_time() - start < 20
+    refused = {name: item.submission(course.modules).refused.get(N, "") for name, item in found.items()}
+    assert refused.keys() == {"torn", "crowd", "many", "deep"}
+    assert "can't be unpacked" in refused["torn"]
+    assert "holds more than 20,000 files" in refused["crowd"]
 
 
 def test_a_zip_writes_nothing_anywhere(tmp_path: Path, course: Course) -> None:
     put(tmp_path / "in", {"ada.zip": zipped({f"../../{N}.py": "up", "/etc/torch_attention.py": "root"})})
     assert sources(students(tmp_path / "in", course)["ada"], course) == {N: b"up", "torch_attention": b"root"}
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+def test_a_zip_of_the_class_is_to_be_unpacked(tmp_path: Path, course: Course) -> None:
+    (tmp_path / "submissions.zip").write_bytes(b"")
+    with pytest.raises(SubmissionError, match="not a directory: unpack it first"):
+        discover(tmp_path / "submissions.zip", course, tmp_path / "out")
 
 
 @pytest.mark.parametrize("make", ["missing", "empty", "file"])

@@ -23,6 +23,7 @@ import pytest
 import xmlschema
 from markdown_it import MarkdownIt
 from reports import HOSTILE, REPORTS, showing
+from reports import report as report_of
 
 import grader.formats
 from grader.formats import FORMATS, render
@@ -250,6 +251,10 @@ def decoded(result: str) -> Any:
 def announced(results: list[Any]) -> float:
     """The points of its annotation, which Classroom reads."""
     return sum(test["score"] for data in results if data["max_score"] for test in data["tests"])
+
+
+def test_the_terminal_shows_no_empty_line_after_a_print() -> None:
+    assert "It printed: hello\n  2 of its 2 checks" in render("text", report_of("crashed", "crashed", said="hello\n"))
 
 
 def printed(results: list[Any]) -> float:

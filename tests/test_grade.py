@@ -215,7 +215,7 @@ def test_right_but_unusual_scores_everything(graded: dict[str, Any], name: str) 
 @pytest.mark.parametrize(
     ("name", "status", "sentence"),
     [
-        ("empty", "todo", "numpy_attention.py has no "),
+        ("empty", "todo", "numpy_attention has no "),
         ("not python", "crashed", "numpy_attention.py holds null bytes: it is no Python source"),
         ("syntax", "crashed", "line"),
         ("raises", "crashed", "ZeroDivisionError"),
@@ -274,6 +274,9 @@ def test_exit_statuses(tmp_path: Path) -> None:
     assert absent.stderr.startswith("grader: ")
     assert absent.stderr.count("\n") == 1
     assert "no such file" in absent.stderr
+    for unset in (("grade", ""), ("class", "", "--out", str(tmp_path / "out"))):
+        empty = grader(*unset)
+        assert (empty.returncode, "it is empty" in empty.stderr) == (2, True)
 
 
 def test_a_report_goes_to_a_file_or_is_plain_in_a_pipe(tmp_path: Path) -> None:
@@ -302,6 +305,13 @@ def test_a_broken_check_is_left_out_and_exits_with_3(tiny: pytest.Pytester) -> N
     report = json.loads(run.stdout)
     assert run.returncode == 3
     assert (report["score"], report["max_score"], report["status"]) == (3, 3, "broken")
+
+
+def test_a_runner_that_fails_is_no_fault_of_a_student() -> None:
+    gone = "from grader.confined import sources\ndef fork(*_, **__): raise sources.RunnerFailed('gone')\nsources.Warm.fork = fork"
+    report = grade_each({"ada": {N: SOLUTIONS[N]}}, before=gone, select="numpy_attention.softmax")["ada"]
+    assert report["status"] == "broken"
+    assert {check["status"] for exercise in report["exercises"] for check in exercise["checks"]} == {"broken"}
 
 
 def test_numpy_checks_alone_import_no_torch() -> None:

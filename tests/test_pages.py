@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from reports import report as report_of
 
 from grader.classes.similar import Similar
 from grader.formats.classpage import Class, classpage
@@ -136,6 +137,14 @@ def test_a_crash_shows_the_student_s_own_line(tab: Any, folder: Path) -> None:
     assert "It printed" in text
 
 
+def test_a_file_that_is_no_python_needs_no_hint_on_attention() -> None:
+    made = as_data(report_of("crashed"))
+    [check] = made["exercises"][0]["checks"]
+    for function, hinted in (("first", True), ("<module>", False)):
+        check["trace"][-1]["function"] = function
+        assert ("Hint:" in page(made, {"lesson.first": ["A question?"]})) is hinted
+
+
 @pytest.mark.parametrize("file", ["class.html", "s 2/report.html"])
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light")])
 def test_it_fits_and_can_be_read(browser: Any, folder: Path, file: str, width: int, scheme: str) -> None:
@@ -214,9 +223,13 @@ def test_copies_stand_out_and_the_lesson_s_own_words_do_not() -> None:
 
     texts = {f"s{number}": own() for number in range(12)}
     texts["copy"] = texts["s3"].replace("name1", "renamed1", 3)
+    own_of_the_leak = own()
     found = Similar([stub])
     for student, text in texts.items():
         found.add(student, [f"{stub}\n{text}".encode()])
     [(share, *pair)] = found.pairs()
     assert sorted(pair) == ["copy", "s3"]
     assert 80 < share < 100
+    for number in range(8):  # too many to be rare
+        found.add(f"leak{number}", [(stub + own_of_the_leak).encode()])
+    assert [pair for pair in found.pairs() if pair[0] == 100] == [(100, "leak0", f"leak{number}") for number in range(1, 8)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,23 @@ def test_a_name_put_before_a_file_in_a_folder_is_read_too(tmp_path: Path) -> Non
     submission = read_submission(tmp_path, MODULES)
     assert not submission.sources  # which of the two was meant?
     assert submission.notes
+
+
+def test_files_in_a_folder_inside_are_found_and_the_least_deep_count(tmp_path: Path) -> None:
+    for place, text in (("hw/old", "x = 0\n"), ("hw", "x = 1\n"), (".git", "x = 2\n"), ("__MACOSX", "x = 3\n")):
+        (tmp_path / place).mkdir(parents=True, exist_ok=True)
+        (tmp_path / place / "numpy_attention.py").write_text(text)
+    (tmp_path / "hw/old/torch_attention.py").write_text("x = 4\n")
+    (tmp_path / "hw/round").symlink_to(tmp_path)
+    assert dict(read_submission(tmp_path, MODULES).sources) == {"numpy_attention": b"x = 1\n", "torch_attention": b"x = 4\n"}
+
+
+def test_folders_deeper_than_python_counts_do_no_harm(tmp_path: Path) -> None:
+    subprocess.run(["mkdir", "-p", "in/" + "d/" * 1_500], cwd=tmp_path, check=True)
+    try:
+        assert read_submission(tmp_path / "in", MODULES).notes
+    finally:
+        subprocess.run(["rm", "-rf", "in"], cwd=tmp_path, check=True)  # pytest's own tidying would count them
 
 
 def test_a_notebook_gives_its_code_without_magics(tmp_path: Path) -> None:

@@ -105,12 +105,13 @@ def grade_class(
                     journal.append(job.submission.name, {**data, "notes": notes, "fingerprint": job.fingerprint(order)})
                     tell(done, total, data)
             journal.keep({item.student for item in found})
-            _publish(journal, found, out, course)
+            noted = _publish(journal, found, out, course)
     except OSError as error:
         raise ClassError(
             f"{error.filename or out} can't be written or reached: {(error.strerror or str(error)).lower()}"
         ) from None
-    return [f"left aside, as they name no student: {', '.join(aside)}"] if aside else []
+    sentences = [f"left aside, as they name no student: {', '.join(aside)}"] if aside else []
+    return sentences + [f"{noted} with a note, such as a file that can't be read: look at these first"] * bool(noted)
 
 
 @contextlib.contextmanager
@@ -159,8 +160,8 @@ def _pool(address: str, workers: int | None, left: int) -> tuple[Pool, int]:
     return local(workers), workers + 1  # one waits, so that nobody waits for it
 
 
-def _publish(journal: Journal, found: list[Found], out: Path, course: Course) -> None:
-    """Everything that is made from the journal: for gradebooks, for the instructor, and for each student."""
+def _publish(journal: Journal, found: list[Found], out: Path, course: Course) -> int:
+    """Everything that is made from the journal: for gradebooks, for the instructor, and for each student. How many have notes."""
     from ..formats import classpage, csv, html
     from .similar import Similar
 
@@ -182,6 +183,7 @@ def _publish(journal: Journal, found: list[Found], out: Path, course: Course) ->
     ids = {item.student: item.id for item in found}
     for name, text in csv.gradebooks(page, ids).items():
         _write(out / name, text)
+    return sum(bool(student.notes) for student in page.students)
 
 
 def _write(path: Path, text: str) -> None:

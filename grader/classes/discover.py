@@ -5,11 +5,14 @@ from __future__ import annotations
 import calendar
 import functools
 import hashlib
+import lzma
 import os
 import re
 import stat
+import struct
 import tempfile
 import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -20,15 +23,19 @@ from typing import Any, NoReturn
 
 from ..course import Course
 from ..formats.escape import printable
-from ..submission import Refused, Submission, SubmissionError, read_source, size_limit
+from ..submission import Refused, Submission, SubmissionError, module_named, read_source, size_limit
 
 MAX_FILES, MAX_NAME = 2_000, 200
+MAX_READ, MAX_DEPTH, MAX_MEMBERS = 20, 50, 20_000  # files that are read to choose among, folders in folders, entries of a zip
 CODE, ZIP = (".py", ".ipynb"), ".zip"
 COPY = r"[-_ ]?\(?(\d{0,3})\)?"  # what a browser or a platform puts behind the name of a later upload
 CANVAS = re.compile(r"(?P<name>.+?)_(?P<late>LATE_)?(?P<id>\d+)_\d+_(?P<rest>.+)", re.DOTALL)
 MOODLE = re.compile(r"(?P<name>.+?)_(?P<id>\d+)_assignsubmission_(?:file|onlinetext)_?(?P<rest>.*)", re.DOTALL)
 TAKEN = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?|.*\.(csv|html|jsonl)", re.IGNORECASE)  # by Windows, and by our results
-BROKEN_ZIP = (zipfile.BadZipFile, OSError, RuntimeError, NotImplementedError, ValueError, EOFError)  # RuntimeError: a password
+BROKEN_ZIP = (
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, OSError, EOFError, MemoryError, ValueError),
+    RuntimeError,  # a password
+)
 
 
 @dataclass(frozen=True)
@@ -115,11 +122,11 @@ def discover(folder: Path, course: Course, out: Path) -> tuple[list[Found], list
     try:
         entries = sorted((inner if inner.is_dir() else folder).iterdir())
     except OSError as error:
-        raise SubmissionError(f"{folder} can't be read: {_reason(error)}") from None
+        raise SubmissionError(f"{folder} can't be read: {_reason(error)}{': unpack it first' * (folder.suffix == ZIP)}") from None
     places: dict[tuple[str, str], list[_Place]] = {}
     aside = []
     for entry in entries:
-        if not entry.name.startswith((".", "__MACOSX")) and entry.resolve() != out.resolve():
+        if not entry.name.startswith((".", "__MACOSX")) and os.path.realpath(entry) != os.path.realpath(out):
             owned = list(_owners(entry, course))
             for owner, place in owned:
                 places.setdefault(owner, []).append(place)
@@ -149,13 +156,9 @@ def _owners(entry: Path, course: Course) -> Iterator[tuple[tuple[str, str], _Pla
 
 def _student_in(stem: str, course: Course) -> str:
     """The student whom a single file's name tells: what stands before or behind the module's name, if anything does."""
-    module = _module_in(stem, course)
+    module = module_named(stem, course.modules)
     before, _, behind = stem.partition(module) if module else (stem, "", "")
     return before.rstrip(" _-.") or re.sub(rf"{COPY}$", "", behind).lstrip(" _-.")
-
-
-def _module_in(stem: str, course: Course) -> str:
-    return next((module for module in course.modules if module in stem), "")
 
 
 @functools.lru_cache(maxsize=1)
@@ -187,8 +190,6 @@ def _found(name: str, id: str, places: list[_Place], course: Course) -> Found:
             notes.append(f"{module} was handed in {len(files)} times: the newest counts ({shown})")
         if newest.late:
             notes.append(f"{module} was handed in late")
-    if not chosen and not troubles:
-        notes.append("no exercise file was found")
     student = " ".join(printable(name, MAX_NAME).split()) or "nameless"
     return Found(student, printable(id, MAX_NAME), chosen, tuple(notes), "" if chosen else "; ".join(troubles))
 
@@ -196,17 +197,28 @@ def _found(name: str, id: str, places: list[_Place], course: Course) -> Found:
 def _by_module(places: list[list[Upload]], course: Course) -> dict[str, list[Upload]]:
     """The uploads of each module that are worth comparing by age: of each place the best named, of these the least deep."""
     worth: dict[str, list[Upload]] = {module: [] for module in course.modules}
-    named = any(_module_in(upload.stem, course) for place in places for upload in place)
+    named = any(module_named(upload.stem, course.modules) for place in places for upload in place)
     for place in places:
         ranked: dict[str, list[tuple[tuple[bool, int, bool], Upload]]] = {}
-        for upload in place:
-            module = _module_in(upload.stem, course) if named else _module_by_content(upload, course)
+        for upload in place if named else place[:MAX_READ]:
+            module = module_named(upload.stem, course.modules) if named else _module_by_content(upload, course)
             exact = re.fullmatch(re.escape(module) + COPY, upload.stem) is not None
             ranked.setdefault(module, []).append(((exact, -upload.depth, upload.name.endswith(".py")), upload))
         for module in ranked.keys() & worth.keys():
-            best = max(rank for rank, _ in ranked[module])
-            worth[module] += (upload for rank, upload in ranked[module] if rank == best)
+            files = ranked[module]
+            files = [pair for pair in files if 1 < len(files) <= MAX_READ and _begun(pair[1], module, course)] or files
+            best = max(rank for rank, _ in files)
+            worth[module] += (upload for rank, upload in files if rank == best)
     return {module: uploads for module, uploads in worth.items() if uploads}
+
+
+def _begun(upload: Upload, module: str, course: Course) -> bool:
+    """Whether more is done than in the lesson's own file: who worked in the notebooks hands in that one too."""
+    todo = b"raise NotImplementedError"
+    try:
+        return upload.read().count(todo) < (course.stubs / f"{module}.py").read_bytes().count(todo)
+    except (Refused, OSError):
+        return True
 
 
 def _module_by_content(upload: Upload, course: Course) -> str:
@@ -237,7 +249,8 @@ def _walk(folder: Path) -> Iterator[tuple[Path, str, int]]:
         raise Refused(f"can't be read: {_reason(error)}")
 
     for at, folders, names in os.walk(folder, onerror=refuse):
-        folders[:] = sorted(name for name in folders if not name.startswith((".", "__")))
+        deep = len(Path(at).parts) - len(folder.parts) >= MAX_DEPTH
+        folders[:] = [] if deep else sorted(name for name in folders if not name.startswith((".", "__")))
         yield from ((Path(at, name), name, len(Path(at).parts)) for name in sorted(names) if not name.startswith("."))
 
 
@@ -246,6 +259,8 @@ def _inside(path: Path, depth: int) -> Iterator[Upload]:
         raise Refused("is no regular file")
     with zipfile.ZipFile(path) as archive:
         members = [(item, PurePosixPath(item.filename)) for item in archive.infolist()[:MAX_FILES]]
+        if len(archive.infolist()) > MAX_MEMBERS:
+            raise Refused(f"holds more than {MAX_MEMBERS:,} files: hand in only the exercise files")
     members = [(item, at) for item, at in members if at.suffix in CODE and not re.search(r"(^|/)(__|\.\w)", item.filename)]
     top = min((len(at.parts) for _, at in members), default=0)  # most zips hold one folder that holds everything
     for item, at in members:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 WINDOW = 8  # tokens in a piece
 FEWEST = 30  # pieces of one's own, below which nothing can be said
 ALIKE = 0.8
+WHOLE = 300  # pieces: who has so many, and each as somebody else has it, did not write them alone, however many have them
 COMMON = (4, 0.2)  # a piece that more students have, as a number and as a share of the class, is the lesson's and nobody's own
 
 _WEIGHTS = np.uint64(0x9E3779B97F4A7C15) ** np.arange(WINDOW, dtype=np.uint64)  # wraps around
@@ -35,7 +36,10 @@ class Similar:
         self.pieces.append(np.setdiff1d(_pieces(sources), self.stubs, assume_unique=True))
 
     def pairs(self) -> list[tuple[int, str, str]]:
-        """The pairs that are most alike, with the percentage of one's own rare pieces that the other has too."""
+        """The pairs that are most alike, with the percentage of one's own rare pieces that the other has too.
+
+        What the whole class may have copied from one place is rare no more: each of them pairs with the first who has it.
+        """
         count = len(self.students)
         if count < 2:
             return []
@@ -49,7 +53,12 @@ class Similar:
             shared += has @ has.T  # students x students
         least = np.minimum(own[:, None], own[None, :])
         alike = np.where(least >= FEWEST, shared / np.maximum(least, 1), 0)
-        found = [(alike[a, b], self.students[a], self.students[b]) for a, b in np.argwhere(np.triu(alike >= ALIKE, 1))]
+        found = {(alike[a, b], self.students[a], self.students[b]) for a, b in np.argwhere(np.triu(alike >= ALIKE, 1))}
+        first: dict[bytes, str] = {}
+        for student, mine in zip(self.students, self.pieces, strict=True):
+            other = first.setdefault(mine.tobytes(), student)
+            if other != student and len(mine) >= WHOLE:
+                found.add((1.0, other, student))
         return [(round(100 * float(share)), a, b) for share, a, b in sorted(found, key=lambda pair: (-pair[0], *pair[1:]))]
 
 

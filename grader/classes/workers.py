@@ -168,7 +168,7 @@ def dask(address: str) -> tuple[Pool, int]:
 
         client: Any = Client(address, timeout=5, set_as_default=False)  # type: ignore[no-untyped-call]
     except ImportError:
-        raise ClassError("--dask needs the extra: pip install 'attention-exercises[instructor]'") from None
+        raise ClassError("--dask needs the extra: pip install -e '.[instructor]'") from None
     except (OSError, ValueError) as error:
         raise ClassError(f"no Dask scheduler answers at {address} ({type(error).__name__})") from None
 

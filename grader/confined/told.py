@@ -27,7 +27,7 @@ def import_trouble(file: str, trouble: Trouble) -> Trouble:
 
 def missing(module: str, function: str) -> Trouble:
     """The trouble of a function that the student's module does not define."""
-    return Trouble("missing", "AttributeError", f"{module}.py has no {function}: it is still to do")
+    return Trouble("missing", "AttributeError", f"{module} has no {function}: it is still to do")
 
 
 def own_frames(told: Any, files: set[str]) -> Iterator[Frame]:
@@ -59,6 +59,6 @@ def died(label: str, status: int | None, where: str, cpu_seconds: int) -> Troubl
         return Trouble("exited", "Stopped", f"{label} ended the process{how}")
     if -status == getattr(signal, "SIGXCPU", 0):
         return Trouble("timeout", "TimeLimit", f"{label} used up {cpu_seconds} s of processor time")
-    name = signal.Signals(-status).name
+    name = next((known.name for known in signal.Signals if known == -status), f"signal {-status}")
     how = f"{_SIGNALS.get(name, name)}{place(where, ', ', '')}"
     return Trouble("killed", "Stopped", f"{label} crashed the interpreter ({how})")

@@ -26,13 +26,13 @@ def csv(report: Report) -> str:
 def gradebooks(page: Class, ids: Mapping[str, str]) -> dict[str, str]:
     """gradebook.csv, and what Canvas and Moodle import, by file name. `ids` are the platform's numbers of the students."""
     students = page.students
-    full = ([s.name, *s.scores(page.exercises), s.score, s.max_score, s.status] for s in students)
+    full = ([s.name, *s.scores(page.exercises), s.score, s.max_score, s.status, "; ".join(s.notes)] for s in students)
     canvas = ([s.name, ids[s.name], "" if ids[s.name] else s.name, "", s.score] for s in students)
     moodle = (
         [f"Participant {ids[s.name]}" if ids[s.name] else "", "" if ids[s.name] else s.name, s.name, s.score] for s in students
     )
     return {
-        "gradebook.csv": table([["student", *page.exercises, "score", "max_score", "status"], *full]),
+        "gradebook.csv": table([["student", *page.exercises, "score", "max_score", "status", "notes"], *full]),
         "canvas.csv": table([["Student", "ID", "SIS Login ID", "Section", page.title], *canvas]),
         "moodle.csv": table([["Identifier", "Username", "Full name", "Grade"], *moodle]),
     }

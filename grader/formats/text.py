@@ -125,7 +125,7 @@ def told(check: Check) -> Text:
     elif check.symptom:
         text.append(f"\nWhat it looks like: {printable(check.symptom)}", style="default")
     if check.trouble is not None and check.trouble.printed:
-        text.append(f"\nIt printed: {printable(check.trouble.printed[-500:])}", style="dim")
+        text.append(f"\nIt printed: {printable(check.trouble.printed[-500:].rstrip())}", style="dim")
     return text
 
 

@@ -30,16 +30,22 @@ def write(files: Mapping[str, bytes], destination: Path) -> None:
 
     What begins with `#!` can be executed. Raises ReleaseError when something is there already.
     """
+    refuse_taken(destination)
     if destination.suffix == ".zip":
-        _write_new(destination, zipped(files))
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        destination.write_bytes(zipped(files))
         return
-    if destination.exists() and (not destination.is_dir() or any(destination.iterdir())):
-        raise ReleaseError(f"{destination} is not an empty folder: give a new name, or remove it first")
     for name, data in files.items():
         path = destination / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
         path.chmod(_mode(data))
+
+
+def refuse_taken(destination: Path) -> None:
+    """Raise ReleaseError when something is there already, other than an empty folder for files."""
+    if destination.exists() and (destination.suffix == ".zip" or not destination.is_dir() or any(destination.iterdir())):
+        raise ReleaseError(f"{destination} is there already: give a new name, or remove it first")
 
 
 def zipped(files: Mapping[str, bytes]) -> bytes:
@@ -56,9 +62,3 @@ def zipped(files: Mapping[str, bytes]) -> bytes:
 
 def _mode(data: bytes) -> int:
     return 0o755 if data.startswith(b"#!") else 0o644
-
-
-def _write_new(path: Path, data: bytes) -> None:
-    if path.exists():
-        raise ReleaseError(f"{path} is there already: give a new name, or remove it first")
-    path.write_bytes(data)

@@ -84,7 +84,7 @@ def _pyproject(course: Course) -> str:
     try:
         import tomli_w
     except ImportError:
-        raise ReleaseError("a release needs tomli-w: pip install 'attention-exercises[instructor]'") from None
+        raise ReleaseError("a release needs tomli-w: pip install -e '.[instructor]'") from None
     table = tomllib.loads((course.root / HERE).read_text(encoding="utf-8"))
     tool, project = table.get("tool", {}), table.get("project", {})
     project["optional-dependencies"] = _extras(project, tool["grader"].get("students", {}))

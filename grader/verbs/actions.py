@@ -19,7 +19,10 @@ from .grade import finish, graded
 @click.option("--junit", "junit_file", type=click.Path(path_type=Path, dir_okay=False), help="Write JUnit XML here.")
 @click.pass_obj
 def actions(course: Course, /, submission: Path, junit_file: Path | None) -> None:
-    """Grade SUBMISSION in a GitHub workflow: a summary, errors beside the lines, and results for Classroom's reporter."""
+    """Grade SUBMISSION in a GitHub workflow.
+
+    It makes a summary, errors beside the lines, and results for Classroom's reporter.
+    """
     report = graded(course, submission)
     from ..formats.github import commands, github, runners
     from ..formats.junit import junit

@@ -8,12 +8,12 @@ from typing import Any
 import click
 
 from ..course import Course
-from ..options import grading
+from ..options import Given, grading
 from ..status import BROKEN, INTERRUPTED, UNREADABLE, stop
 
 
 @click.command("class")
-@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("folder", type=Given(path_type=Path))
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
@@ -27,7 +27,11 @@ from ..status import BROKEN, INTERRUPTED, UNREADABLE, stop
 @grading
 @click.pass_obj
 def class_(course: Course, /, folder: Path, out: Path, **settings: Any) -> None:
-    """Grade everybody in FOLDER: a folder, zip or notebook a student, nbgrader's submitted/, or an export of a platform."""
+    """Grade everybody in FOLDER.
+
+    FOLDER holds a folder, file, zip or notebook a student, nbgrader's submitted/, or an unpacked export of Canvas, Moodle or
+    Gradescope.
+    """
     from ..classes.classroom import grade_class
     from ..classes.progress import Progress
     from ..classes.workers import ClassError

@@ -12,7 +12,7 @@ import click
 
 from ..course import Course
 from ..formats import FORMATS
-from ..options import grading
+from ..options import Given, grading
 from ..status import BELOW, BROKEN, UNREADABLE, stop
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Paired(click.Command):
 
 
 @click.command(cls=Paired)
-@click.argument("submission", type=click.Path(path_type=Path))
+@click.argument("submission", type=Given(path_type=Path))
 @click.option(
     "--format", "formats", type=click.Choice(FORMATS), multiple=True, help="May be given several times.  [default: text]"
 )
@@ -50,7 +50,10 @@ def grade(
     course: Course, /, submission: Path, formats: tuple[str, ...], outputs: tuple[Path, ...], as_they_come: bool,
     fail_under: float | None, **settings: Any,
 ) -> None:  # fmt: skip
-    """Grade SUBMISSION: a folder with the exercise files, one such file, or a notebook."""
+    """Grade one SUBMISSION.
+
+    SUBMISSION is a folder with the exercise files, one such file, or a notebook.
+    """
     shown = paired(click.get_current_context().meta["order"], formats, outputs)
     if as_they_come:
         settings["so_far"] = lambda report: _show(report(), [(name, path) for name, path in shown if path is not None])

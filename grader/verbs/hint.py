@@ -21,7 +21,10 @@ from ..status import UNREADABLE, stop
 )
 @click.pass_obj
 def hint(course: Course, exercise: str, step: int) -> None:
-    """A hint for EXERCISE, such as numpy_attention.softmax, or softmax alone where only one has that name."""
+    """Give a hint for an EXERCISE.
+
+    Such as numpy_attention.softmax, or softmax alone where only one has that name.
+    """
     named = [item for item in course.exercises if item.function == exercise]
     found = named[0] if len(named) == 1 else course.exercise(exercise)
     if found is None:

