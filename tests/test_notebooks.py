@@ -301,7 +301,7 @@ def test_a_notebooks_own_cells_stand_at_its_end_and_never_run_when_graded() -> N
 
 def test_without_jupytext_build_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jupytext", None)
-    with pytest.raises(WorksheetError, match=r"need jupytext: pip install 'attention-exercises\[instructor\]'"):
+    with pytest.raises(WorksheetError, match=r"need jupytext: pip install -e '\.\[instructor\]'"):
         worksheet("lesson", STUB, "", {})
 
 
