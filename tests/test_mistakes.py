@@ -277,7 +277,7 @@ def probes() -> dict[str, list[tuple[Any, ...]]]:
         "head_analysis.attention_matrix_bytes": [(32, 8192), (3, 5, 7), (3, 5, 7, 2), (1, 1, 1, 8)],
         "head_analysis.attention_entropy": [
             (rows(rng, 3, 5, 5),), (rows(rng, 2, 4, 4, sharpness=4.0),), (np.tril(rows(rng, 3, 6, 6)),), (np.ones((2, 1, 1)),),
-            (np.stack(sure),), (mixed(4)[None],),
+            (np.stack(sure),), (mixed(4)[None],), (rows(np.random.default_rng(4), 2, 8, 8, sharpness=12.0),),
         ],
         "head_analysis.classify_head": [
             *((mixed(n, **parts),) for n in (4, 6, 9) for parts in patterns),
