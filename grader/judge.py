@@ -50,13 +50,15 @@ def judge(error: BaseException | None, exercise: str, course: Course, files: Map
 def trouble_of(error: BaseException, files: Mapping[str, str]) -> Trouble | None:
     """The trouble that `error` carries, or the one that its traceback tells: through a student's file, or a call of their code.
 
-    A call may fail in no line of theirs: when a parameter is missing, or a layer's `forward`.
+    A call may fail in no line of theirs: when a parameter is missing, or a layer's `forward`. From behind the wall, where they
+    have no `files` here, what is theirs comes with its trouble.
     """
     carried = getattr(error, "trouble", None)
     if isinstance(carried, Trouble):
         return carried
     frames = student_frames(error, files)
-    if not frames and all(frame.f_code is not observe.__code__ for frame, _ in traceback.walk_tb(error.__traceback__)):
+    called = any(frame.f_code is observe.__code__ for frame, _ in traceback.walk_tb(error.__traceback__))
+    if not frames and not (called and files):
         return None
     is_exit = isinstance(error, SystemExit | pytest.skip.Exception | pytest.fail.Exception | pytest.exit.Exception)
     if is_exit:

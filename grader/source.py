@@ -7,7 +7,7 @@ import functools
 from collections.abc import Iterator, Mapping
 
 from .course import Rule
-from .notebooks import parse
+from .notebooks import UNREADABLE, parse
 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _parsed = functools.lru_cache(maxsize=16)(ast.parse)
@@ -18,9 +18,11 @@ def rule_broken(source: bytes, function: str, rule: Rule) -> str | None:
 
     A speed bump: it reads names, aliases and strings, through the helpers of the same file. What can't be parsed breaks no rule.
     """
-    reached = names_reached(source, function)
-    if reached is None:
+    names = names_reached(source, function)
+    if names is None:
         return None
+    own = _outline(source)[0]  # a function of the student's may have any name
+    reached = {name.removeprefix(".") for name in names if name not in own}
     for name in rule.forbid:
         if name in reached:
             return f"{function} must not call {name}: write the formula out"
@@ -31,64 +33,67 @@ def rule_broken(source: bytes, function: str, rule: Rule) -> str | None:
 
 @functools.lru_cache(maxsize=64)  # every check of an exercise asks
 def names_reached(source: bytes, function: str) -> frozenset[str] | None:
-    """Every name, attribute and string that `function` uses, itself or through other definitions of its module.
+    """Every name, .attribute and .string that `function` uses, itself or through other definitions of its module.
 
     None when the module can't be parsed or defines no such function.
     """
     try:
-        definitions, aliases = _outline(source)
-        return _closure(function, definitions, aliases) if function in definitions else None
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        definitions, imports = _outline(source)
+        return _closure(function, definitions, imports) if function in definitions else None
+    except UNREADABLE:
         return None
 
 
 @functools.lru_cache(maxsize=16)
-def _outline(source: bytes) -> tuple[Mapping[str, ast.AST], Mapping[str, str]]:
-    """The definitions at the top level of a module, and its new names for old ones."""
+def _outline(source: bytes) -> tuple[Mapping[str, list[ast.AST]], Mapping[str, str]]:
+    """What makes each name of a module, its last definition and what is assigned to it; and what it imports, by its new names."""
     tree = parse(source)
-    return {node.name: node for node in tree.body if isinstance(node, _DEFINITIONS)}, dict(_aliases(tree))
+    definitions: dict[str, list[ast.AST]] = {}
+    for node in (*ast.walk(tree), *tree.body):  # an inner definition's name is the student's own too
+        if isinstance(node, _DEFINITIONS):
+            definitions[node.name] = [node]
+    for given in (node for node in tree.body if isinstance(node, ast.Assign)):
+        for target in (target for target in given.targets if isinstance(target, ast.Name)):
+            definitions.setdefault(target.id, []).append(given.value)
+    imports = (alias for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names)
+    return definitions, {alias.asname or alias.name: f".{alias.name}" for alias in imports}
 
 
-def _closure(function: str, definitions: Mapping[str, ast.AST], aliases: Mapping[str, str]) -> frozenset[str]:
+def _closure(function: str, definitions: Mapping[str, list[ast.AST]], imports: Mapping[str, str]) -> frozenset[str]:
     reached: set[str] = set()
     waiting = [function]
     while waiting:
-        new = {aliases.get(name, name) for name in _names(definitions[waiting.pop()])} - reached
+        new = {imports.get(name, name) for node in definitions[waiting.pop()] for name in _names(node)}
+        new |= {name[1:] for name in new if name.startswith(".") and name[1:] in definitions}
+        new -= reached
         reached |= new
         waiting.extend(new & definitions.keys())
     return frozenset(reached)
 
 
 def _names(node: ast.AST) -> Iterator[str]:
-    """Names, attributes and short strings below `node`. A docstring is prose: it is longer than any name."""
+    """Names below `node`, and with a dot attributes, imported names and short strings. A docstring is longer than any name."""
     for child in ast.walk(node):
         if isinstance(child, ast.Name):
             yield child.id
         elif isinstance(child, ast.Attribute):
-            yield child.attr
+            yield f".{child.attr}"
         elif isinstance(child, ast.Constant) and isinstance(child.value, str) and child.value.isidentifier():
-            yield child.value
+            yield f".{child.value}"
         elif isinstance(child, ast.alias):
-            yield child.name.rpartition(".")[2]
-
-
-def _aliases(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """New names for old ones: `from m import name as new`, and `new = m.name` at the top level."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom):
-            yield from ((alias.asname, alias.name) for alias in node.names if alias.asname)
-    for node in tree.body:
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name | ast.Attribute):
-            value = node.value.id if isinstance(node.value, ast.Name) else node.value.attr
-            yield from ((target.id, value) for target in node.targets if isinstance(target, ast.Name))
+            yield f".{child.name.rpartition('.')[2]}"
 
 
 @functools.lru_cache(maxsize=64)
 def made_of(source: bytes, function: str) -> tuple[bytes, ...] | None:
     """The text of `function`, of the definitions that it reaches and of every other statement; None where they can't be told."""
     reached, lines = names_reached(source, function), source.splitlines()
+    try:
+        body = _parsed(source).body
+    except UNREADABLE:  # of a notebook it is enough that one cell is no Python
+        return None
     if reached is None:
         return None
-    nodes = [node for node in _parsed(source).body if not isinstance(node, _DEFINITIONS) or node.name in {function, *reached}]
+    nodes = [node for node in body if not isinstance(node, _DEFINITIONS) or node.name in {function, *reached}]
     starts = (min(item.lineno for item in (node, *getattr(node, "decorator_list", ()))) for node in nodes)
     return tuple(b"\n".join(lines[start - 1 : node.end_lineno]) for start, node in zip(starts, nodes, strict=True))

@@ -133,7 +133,7 @@ class Taped(Confined):
             reader = _Reader([tape[len(heard)] for tape in tapes], ticket)
             frame, seconds = step.ask.filled(numbers), min(left, self.limits.call_seconds)
             reply = self.converse(frame, ticket, step.label, seconds, step.module, reader.read)
-            self.spent[exercise] = self.spent.get(exercise, 0.0) + time.monotonic() - start
+            self.spent[exercise] += time.monotonic() - start
             if reader.found is not None:
                 self.taken += step.weight
             numbers |= {b"%s%d" % (name, len(heard)): number for name, number in (reader.found or {}).items()}

@@ -21,7 +21,7 @@ from grader.course import Course
 # Each survivor changes nothing that was promised: the changed line, and why.
 STARTS = "self.W_Q, self.W_K, self.W_V, self.W_O = rng.standard_normal((4, d_model, d_model))"
 DEVICE, START = "on a CPU the default device is that of the inputs", "how large the matrices start is free"
-THRESHOLD = "no check stands exactly on a threshold, where a mean may be off by a rounding"
+THRESHOLD = "no check stands exactly on this threshold, where the number may be off by a rounding"
 EQUIVALENT: dict[str, dict[str, str]] = {
     "numpy_attention.softmax": {
         "largest = np.where(largest == -np.inf, 1.0, largest)": "-inf minus any finite number is -inf",
@@ -41,9 +41,7 @@ EQUIVALENT: dict[str, dict[str, str]] = {
     },
     "head_analysis.classify_head": {
         "if n >= 1 and np.diagonal(weights, offset=-1).mean() > 0.3:": "the mean of nothing is NaN, which is above nothing",
-        "if weights[:, 0].mean() >= 0.4:": THRESHOLD,
         "if n > 1 and np.diagonal(weights, offset=-1).mean() >= 0.3:": THRESHOLD,
-        "if np.diagonal(weights).mean() >= 0.4:": THRESHOLD,
         "return 'focused' if attention_entropy(weights[None])[0] <= 0.5 else 'broad'": THRESHOLD,
     },
     "head_analysis.extract_attention_patterns": {

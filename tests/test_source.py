@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from grader.course import Rule
-from grader.source import rule_broken
+from grader.source import made_of, rule_broken
 
 FORBID = Rule(forbid=("fused",))
 REQUIRE = Rule(require=("fused",))
@@ -21,6 +21,10 @@ REQUIRE = Rule(require=("fused",))
         "def f(x):\n    return helper(x)\ndef helper(x):\n    return F.fused(x)",
         "def f(x):\n    from m import fused\n    return fused(x)",
         "class f:\n    def forward(self, x):\n        return F.fused(x)",
+        "def fused(x):\n    return F.fused(x)\ndef f(x):\n    return fused(x)",
+        "from m import fused\ndef f(x):\n    return fused(x)",
+        "g = partial(F.fused, 0)\ndef f(x):\n    return g(x)",
+        "def f(x):\n    return F.fused(x)\nf = timed(f)",
     ],
 )
 def test_a_name_is_found_however_it_is_reached(source: str) -> None:
@@ -34,6 +38,8 @@ def test_a_name_is_found_however_it_is_reached(source: str) -> None:
         "def f(x):\n    '''Never call fused here: it is forbidden.'''\n    return x",
         "def g(x):\n    return F.fused(x)\ndef f(x):\n    return x",
         "import fused\ndef f(x):\n    return x  # fused",
+        "def fused(x):\n    return x\ndef f(x):\n    return fused(x)",
+        "def f(x):\n    def fused():\n        return x\n    return fused()",
     ],
 )
 def test_prose_and_other_functions_break_no_rule(source: str) -> None:
@@ -46,3 +52,9 @@ def test_prose_and_other_functions_break_no_rule(source: str) -> None:
 )
 def test_what_cannot_be_judged_breaks_no_rule(source: str) -> None:
     assert rule_broken(source.encode(), "f", REQUIRE) is None
+
+
+def test_what_a_function_is_made_of_can_not_be_told_beside_a_cell_that_is_no_python() -> None:
+    cells = b"# %% cell 1\ndef f(x):\n    return x\n# %% cell 2\n"
+    assert made_of(cells, "f") == (b"def f(x):\n    return x",)
+    assert made_of(cells + b"def g(:\n", "f") is None

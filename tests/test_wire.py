@@ -109,6 +109,24 @@ def test_a_long_or_deep_or_big_answer_is_refused() -> None:
             pack({"value": value}, 1 << 20)
 
 
+LETTERS = "\u00e9" * 190_000  # two bytes each in a hostile frame, and six in ours
+DEEP = '{"t":[' * 22 + "1" + "]}" * 22
+TABLE = ",".join(['["n","bool",[0],null,0,0,"cpu",true]'] * 998)
+ARRAYS = ",".join(f'{{"a":{place}}}' for place in range(998))
+HOARDS = {"letters": (f'"{LETTERS}"', ""), "levels": (DEEP, ""), "arrays": (f"[{ARRAYS}]", TABLE)}
+
+
+@pytest.mark.parametrize(("value", "table"), HOARDS.values(), ids=HOARDS)
+def test_what_an_answer_may_hold_can_be_passed_on(value: str, table: str) -> None:
+    """A cache, an object's number and a token go back into the student's process, among other arguments."""
+    head = f'{{"v":{{"d":{{"value":{value}}}}},"a":[{table}]}}'.encode()
+    try:
+        found = wire.parse(wire.PREFIX.pack(len(head), 0) + head).message["value"]
+    except wire.WireError:
+        return
+    pack({"args": ([np.zeros(3) for _ in range(9)], (found, found))}, strided=True)
+
+
 def test_extent_is_the_memory_itself() -> None:
     for array in (np.zeros((3, 4))[::-1, ::2], torch.zeros(3, 4).t()[1:]):
         extent(array)[:] = 1

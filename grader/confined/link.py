@@ -122,7 +122,8 @@ class Link:
             self.source.trace(self.pid)
         deadline = time.monotonic() + TRACE_SECONDS
         while True:
-            self._drain({self.traces})
+            with contextlib.suppress(Malformed):
+                self._drain({self.traces})
             for name, line in _LINE.findall(self.trace.decode("utf-8", "replace")):
                 if name in files:
                     return place(name, int(line))

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..trouble import Opaque
 from . import twins
-from .wire import MAX_ARRAYS, MAX_BODY, MAX_DEPTH, MAX_HEAD, MAX_NODES, MAX_RANK, MAX_TEXT, PREFIX, SIZES, WireError
+from .wire import ANSWER, MAX_ARRAYS, MAX_BODY, MAX_DEPTH, MAX_HEAD, MAX_NODES, MAX_RANK, MAX_TEXT, PREFIX, SIZES, WireError
 
 MAX_INT = 1 << 130  # the state of a NumPy bit generator has 128 bits
 _BITS = ("PCG64", "PCG64DXSM", "SFC64", "Philox")
@@ -38,7 +38,7 @@ def pack(message: Mapping[str, Any], limit: int = MAX_BODY, *, strided: bool = F
     """
     writer = _Writer(limit, strided)
     head = json.dumps({"v": writer.node(dict(message), 0), "a": writer.table}, separators=(",", ":")).encode()
-    if len(head) > MAX_HEAD:
+    if len(head) > MAX_HEAD // writer.share:
         raise WireError("too many values")
     body = b"".join(writer.chunks)
     return Packed(PREFIX.pack(len(head), len(body)) + head + body, writer.arrays, writer.twins)
@@ -85,10 +85,14 @@ class _Writer:
     nodes: int = 0
     total: int = 0
 
+    @property
+    def share(self) -> int:
+        return 1 if self.strided else ANSWER
+
     def node(self, value: Any, depth: int) -> Any:
         """The JSON of `value`; what the wire does not know becomes Opaque."""
         self.nodes += 1
-        if depth > MAX_DEPTH or self.nodes > MAX_NODES:
+        if depth + self.share > MAX_DEPTH or self.nodes > MAX_NODES // self.share:
             raise WireError("too many values, or nested too deeply")
         kind = type(value)
         if value is None or kind in (bool, float) or (kind is int and abs(value) < MAX_INT):
@@ -125,7 +129,7 @@ class _Writer:
             for i, known in enumerate(self.arrays):
                 if known is array:
                     return {tag: i}
-        if len(self.table) >= MAX_ARRAYS:
+        if len(self.table) >= MAX_ARRAYS // self.share:
             raise WireError("too many arrays")
         entry = self._numpy(array) if isinstance(array, np.ndarray) else self._torch(array)
         if entry is None:

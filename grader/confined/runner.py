@@ -10,6 +10,7 @@ import os
 import secrets
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
@@ -94,7 +95,7 @@ class Confined:
         self.twins: set[str] = set()
         self.failed: dict[str, Trouble] = {}  # by file, or a notebook's cell
         self.fatal: set[str] = set()  # cells that ended the process
-        self.spent: dict[str, float] = {}
+        self.spent = defaultdict[str, float](float)  # seconds, by exercise
         self.exercise, self.device, self.backlog, self.taken = "", "", b"", 0
 
     def __enter__(self) -> Self:
@@ -150,7 +151,7 @@ class Confined:
         start = time.monotonic()
         request = {**message, "module": module, "object": None if thing is None else thing[1]}
         result = self._exchange(request, label, min(left, self.limits.call_seconds))
-        self.spent[exercise] = self.spent.get(exercise, 0.0) + time.monotonic() - start
+        self.spent[exercise] += time.monotonic() - start
         if isinstance(result, Trouble):
             if result.kind == "timeout" and left < self.limits.call_seconds:
                 result = dataclasses.replace(result, message=self._used_up(exercise).message)
@@ -162,10 +163,13 @@ class Confined:
         if self.runner.stopped():
             raise_as(Trouble("timeout", "TimeLimit", "nobody waits for this any more"))
         if thing is None:
+            start = time.monotonic()
             self._need(module)
+            if self.generation > 1:  # who loses process after process pays for what is imported again
+                self.spent[exercise] += time.monotonic() - start
         elif self.link is None or thing[0] != self.generation:
             raise_as(Trouble("killed", "Stopped", f"the process that held this {module} has ended"))
-        left = self.limits.exercise_seconds - self.spent.get(exercise, 0.0)
+        left = self.limits.exercise_seconds - self.spent[exercise]
         if left <= 0:
             raise_as(self._used_up(exercise))
         return left

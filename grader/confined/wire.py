@@ -22,6 +22,7 @@ from . import twins
 PREFIX = struct.Struct(">IQ")  # bytes of the head, bytes of the body
 MAX_HEAD, MAX_BODY = 1 << 20, 1 << 31
 MAX_DEPTH, MAX_NODES, MAX_ARRAYS, MAX_RANK, MAX_TEXT = 24, 20_000, 1_000, 32, 200_000
+ANSWER = 4  # an answer may hold a quarter, and three levels less: checks pass it on, in other letters and with more beside it
 MAX_ELEMENTS = 1 << 22  # of an array, also of one that holds no bytes: the grader computes with as many
 
 SIZES = {
@@ -50,7 +51,7 @@ def sizes(prefix: bytes, limit: int = MAX_BODY) -> tuple[int, int]:
     if len(prefix) != PREFIX.size:
         raise WireError("a frame ends in its first bytes")
     head, body = PREFIX.unpack(prefix)
-    if not 0 < head <= MAX_HEAD or body > limit:
+    if not 0 < head <= MAX_HEAD // ANSWER or body > limit:
         raise WireError(
             "a frame says that it is longer than is allowed, or empty"
         )  # no number: random bytes say another every time
@@ -96,7 +97,8 @@ class _Reader:
     nodes: int = 0
 
     def __post_init__(self) -> None:
-        if len(self.table) > MAX_ARRAYS:
+        self.share = 1 if self.strided else ANSWER
+        if len(self.table) > MAX_ARRAYS // self.share:
             raise WireError("too many arrays")
         lengths = [self._length(*entry) for entry in self.table]
         if sum(lengths) != len(self.body):
@@ -148,7 +150,7 @@ class _Reader:
     def value(self, node: Any, depth: int) -> Any:
         """The value that a node of the head stands for."""
         self.nodes += 1
-        if depth > MAX_DEPTH or self.nodes > MAX_NODES:
+        if depth + self.share > MAX_DEPTH or self.nodes > MAX_NODES // self.share:
             raise WireError("too many values, or nested too deeply")
         if type(node) is str:
             return _text(node)

@@ -61,10 +61,10 @@ def test_gqa_any_size(student, rng):
     """grouped_query_attention is right for all sizes"""
     for h_kv, ratio, n_q, n_k, d_k, d_v in [
         (1, 1, 1, 1, 1, 1),
-        (3, 2, 5, 4, 2, 8),
+        (3, 2, 5, 4, 1, 8),
         *inputs.drawn(rng, _sizes, count=3),
     ]:
-        arrays = inputs.grouped(rng, h_kv * ratio, h_kv, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
+        arrays = inputs.grouped(rng, h_kv * ratio, h_kv, batch=1, n_q=n_q, n_k=n_k, d_k=d_k, d_v=d_v)
         q, k, v = inputs.tensors(*arrays)
         due_output, due_weights = oracle.grouped(*arrays)
         output, weights = expect.pair(student.grouped_query_attention(q, k, v))
@@ -154,11 +154,11 @@ def test_gqa_leaves_its_inputs(student, rng):
 
 @pytest.mark.check("grouped_query.GroupedQueryAttention", points=1)
 def test_layer_random_chunks(student, rng):
-    """a sequence cut anywhere gives what one pass gives"""
+    """a sequence cut anywhere gives what one pass gives, in eval mode too"""
     array, W = inputs.values(rng, 2, 8, 32), inputs.matrices(rng, 32, 8)
     due, _ = oracle.multi_head(array, W, 8, oracle.causal(8, 8))
     due_keys, due_values = (oracle.split_heads(array @ W[name], 2) for name in ("W_K", "W_V"))
-    layer = _layer(student, W, 8, 2)
+    layer = _layer(student, W, 8, 2).eval()
     for cuts in [{1}, {5, 7}, *inputs.drawn(rng, lambda st: st.sets(st.integers(1, 7), min_size=1), count=3)]:
         x, cache, start = inputs.tensor(array), None, 0
         for end in [*sorted(cuts), 8]:
@@ -224,14 +224,19 @@ def test_layer_gradient(student, rng):
 
 
 @pytest.mark.check("grouped_query.GroupedQueryAttention", points=0.5)
-def test_layer_state(student):
-    """state_dict holds the four matrices alone, and sizes that do not divide are named"""
+def test_layer_state(student, rng):
+    """state_dict holds the four matrices alone, sizes that do not divide are named, and bfloat16 stays bfloat16"""
     layer = student.GroupedQueryAttention(28, 4, 2)
     W = expect.module(layer, {f"W_{name}.weight": (rows, 28) for name, rows in zip("QKVO", (28, 14, 14, 28), strict=True)})
     if extra := sorted(set(layer.state_dict()) - set(W)):
         expect.fail(f"state_dict() holds {', '.join(extra)} besides the four matrices: persistent=False keeps a buffer out")
     expect.value_error(lambda: student.GroupedQueryAttention(26, 4, 2), 26, 4)
     expect.value_error(lambda: student.GroupedQueryAttention(45, 9, 6), 9, 6)
+    x = inputs.tensor(inputs.values(rng, 2, 3, 28), "bfloat16")
+    output, cache = expect.pair(layer.bfloat16()(x), ("output", "cache"))
+    for name, part in zip("kv", expect.pair(cache, ("k", "v")), strict=True):
+        expect.array(part, like=x, shape=(2, 2, 3, 7), label=f"cached {name}")
+    expect.array(output, like=x)
 
 
 @pytest.mark.check("grouped_query.kv_cache_bytes", points=1.5)

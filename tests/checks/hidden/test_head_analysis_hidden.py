@@ -59,6 +59,7 @@ def test_entropy_is_exact(student, rng):
     """no small number is added: results are right to twelve digits"""
     weights = inputs.rows(rng, 2, 16, 16, sharpness=0.5)
     weights[1] = np.eye(16)[::-1]
+    weights[1, :8] = inputs.rows(rng, 8, 16, sharpness=12)  # from 1 down to some 1e-20
     due = oracle.entropy(weights)
     expect.close(student.attention_entropy(weights), due, like=weights, label="the entropy")
 
@@ -84,6 +85,9 @@ def test_classify_bounds(student, pattern, bound, name):
         over, under = (inputs.head(n, **{pattern: (mean - 1 / n) / (1 - 1 / n)}) for mean in (bound + 0.02, bound - 0.02))
         expect.text(student.classify_head(over), name, f"the name for a mean of {bound + 0.02}")
         expect.text(student.classify_head(under), "broad", f"the name for a mean of {bound - 0.02}")
+    at_bound = {"sink": [2, 3, 4, 0, 0], "own": [2, 4, 0, 3, 4]}  # the one key that each query sees
+    if keys := at_bound.get(pattern):
+        expect.text(student.classify_head(np.eye(5)[keys]), "focused", f"the name for a mean of just {bound}")
 
 
 @pytest.mark.check("head_analysis.classify_head", points=0.25)

@@ -31,11 +31,12 @@ def test_softmax_unequal_rows(student, rng):
 
 @pytest.mark.check("numpy_attention.softmax", points=0.5)
 def test_softmax_dtype(student, rng):
-    """softmax keeps float32, reads integers as float64 and leaves x as it was"""
-    x = inputs.values(rng, 3, 5).astype(np.float32)
-    before, due = x.copy(), oracle.softmax(x)
-    expect.close(student.softmax(x), due, like=x, label="weights")
-    expect.unchanged(before, x, "x")
+    """softmax keeps float32 and float16, reads integers as float64 and leaves x as it was"""
+    for dtype, tolerance in [(np.float32, None), (np.float16, (0.0, 2e-3))]:
+        x = inputs.values(rng, 3, 5).astype(dtype)
+        before, due = x.copy(), oracle.softmax(x)
+        expect.close(student.softmax(x), due, like=x, label="weights", tolerance=tolerance)
+        expect.unchanged(before, x, "x")
     whole = rng.integers(-3, 4, (3, 5))
     due = oracle.softmax(whole)
     expect.close(student.softmax(whole), due, label="weights")
@@ -73,7 +74,7 @@ def test_attention_any_size(student, rng):
     for n_q, n_k, d_k, d_v in [
         (5, 3, 2, 9),
         (1, 1, 1, 1),
-        (1, 7, 4, 2),
+        (1, 7, 1, 3),
         *inputs.drawn(rng, _four_sizes, count=3),
     ]:
         q, k, v = inputs.qkv(rng, (2, 3), n_q, n_k, d_k, d_v)
@@ -131,13 +132,14 @@ def test_attention_hidden_sentence(student, rng):
 
 @pytest.mark.check("numpy_attention.attention", points=0.5)
 def test_attention_dtype(student, rng):
-    """float32 stays float32, float16 stays float16, and integers count as float64"""
-    arrays = inputs.qkv(rng)
+    """float32 stays float32, under a mask too, float16 stays float16, and integers count as float64"""
+    arrays, mask = inputs.qkv(rng), inputs.mask_of(rng, 4, 6)
     q, k, v = (x.astype(np.float32) for x in arrays)
-    due_output, due_weights = oracle.attention(q, k, v)
-    output, weights = expect.pair(student.attention(q, k, v))
-    expect.close(weights, due_weights, like=q, label="weights")
-    expect.close(output, due_output, like=q)
+    for hidden in (None, mask):
+        due_output, due_weights = oracle.attention(q, k, v, hidden)
+        output, weights = expect.pair(student.attention(q, k, v, hidden))
+        expect.close(weights, due_weights, like=q, label="weights")
+        expect.close(output, due_output, like=q)
     q, k, v = (x.astype(np.float16) for x in arrays)
     dues, plain = oracle.attention(q, k, v), _plain(q, k, v)
     answers = expect.pair(student.attention(q, k, v))
@@ -185,10 +187,10 @@ def test_merge_strided(student, rng):
 @pytest.mark.check("numpy_attention.MultiHeadAttention", points=1)
 def test_mha_mask(student, rng):
     """a mask hides keys from every head it broadcasts to, and is forgotten after the call"""
-    W, mha = inputs.matrices(rng, 14), student.MultiHeadAttention(14, 2)
-    expect.assign(mha, {name: matrix.copy() for name, matrix in W.items()})
+    mha = student.MultiHeadAttention(14, 2)
     for shape in [(5, 5), (3, 1, 1, 5), (3, 2, 5, 5)]:
-        x = inputs.values(rng, 3, 5, 14)
+        x, W = inputs.values(rng, 3, 5, 14), inputs.matrices(rng, 14)
+        expect.assign(mha, {name: matrix.copy() for name, matrix in W.items()})
         mask = inputs.mask_of(rng, *shape)
         mask.flat[: shape[-1]] = True  # somebody sees nothing at all
         due_output, due_weights = oracle.multi_head(x, W, 2, mask)
@@ -205,10 +207,13 @@ def test_mha_mask(student, rng):
 def test_mha_own_matrices(student, rng):
     """the four matrices are drawn from rng, differ, and come into the answer"""
     mha, twin = (student.MultiHeadAttention(15, 5, rng=np.random.default_rng(7)) for _ in range(2))
+    other = student.MultiHeadAttention(15, 3, rng=np.random.default_rng(8))
     W = {name: expect.attribute(mha, name) for name in inputs.PROJECTIONS}
     for name, matrix in W.items():
         expect.varied(expect.array(matrix, like=np.zeros((15, 15)), label=name), name)
         expect.equal(expect.attribute(twin, name), matrix, label=f"{name} of a second object with an equal rng")
+        if np.array_equal(matrix, expect.array(expect.attribute(other, name), like=matrix, label=name)):
+            expect.fail(f"{name} is the same with another rng: draw it from the rng that is given")
     if len({matrix.tobytes() for matrix in W.values()}) < 4:
         expect.fail("two of the four matrices are equal: each is drawn on its own")
     x = inputs.values(rng, 2, 4, 15)
@@ -220,13 +225,14 @@ def test_mha_own_matrices(student, rng):
 
 @pytest.mark.check("numpy_attention.MultiHeadAttention", points=0.5)
 def test_mha_dtype(student, rng):
-    """float32 in and float32 matrices give float32, and one token alone works"""
-    x = inputs.values(rng, 1, 1, 6).astype(np.float32)
-    mha = student.MultiHeadAttention(6, 2)
-    expect.assign(mha, {name: W.astype(np.float32) for name, W in inputs.matrices(rng, 6).items()})
-    output, weights = expect.pair(expect.attribute(mha, "forward", callable_=True)(x))
-    expect.array(weights, like=x, shape=(1, 2, 1, 1), label="weights")
-    expect.array(output, like=x, shape=(1, 1, 6))
+    """float32 in and float32 matrices give float32, for one token alone, and for one head under a mask"""
+    for n, heads, mask in [(1, 2, None), (3, 1, inputs.mask_of(rng, 3, 3))]:
+        x = inputs.values(rng, 1, n, 6).astype(np.float32)
+        mha = student.MultiHeadAttention(6, heads)
+        expect.assign(mha, {name: W.astype(np.float32) for name, W in inputs.matrices(rng, 6).items()})
+        output, weights = expect.pair(expect.attribute(mha, "forward", callable_=True)(x, mask))
+        expect.array(weights, like=x, shape=(1, heads, n, n), label="weights")
+        expect.array(output, like=x, shape=(1, n, 6))
 
 
 @pytest.mark.check("numpy_attention.MultiHeadAttention", points=0.5)

@@ -74,7 +74,7 @@ def test_attention_any_size(student, rng):
     for n_q, n_k, d_k, d_v in [
         (5, 3, 2, 9),
         (1, 1, 1, 1),
-        (1, 7, 4, 2),
+        (1, 7, 1, 3),
         *inputs.drawn(rng, _four_sizes, count=3),
     ]:
         arrays = inputs.qkv(rng, (2, 3), n_q, n_k, d_k, d_v)
@@ -240,8 +240,8 @@ def test_mha_dropout(student, rng):
     values = torch.eye(4, dtype=torch.double).repeat(1, 4)  # V of both heads: every weight comes out, twice
     W["W_V"], W["W_O"] = (torch.linalg.pinv(x[0]) @ values).numpy(), torch.eye(16).double().numpy()
     _, weights = oracle.multi_head(*inputs.doubles(x), W, 2)
-    due = 2 * inputs.tensor(weights)[0].transpose(0, 1)
-    mha = _double(student.MultiHeadAttention(16, 2, dropout=0.5), W)
+    due = inputs.tensor(weights)[0].transpose(0, 1) / 0.7
+    mha = _double(student.MultiHeadAttention(16, 2, dropout=0.3), W)
     output, _ = expect.pair(mha.train()(x))
     expect.array(output, like=x, shape=(1, 4, 16))
     first, again = output.detach().reshape(4, 2, 2, 4).transpose(1, 2).unbind(1)  # each (4, 2, 4): query, head, key
@@ -249,12 +249,12 @@ def test_mha_dropout(student, rng):
     expect.close(again, first, label="the weight that reaches a value's other features", tolerance=(0, 1e-9))
     expect.close(first, due * kept, label="the weight that reaches the values", tolerance=(0, 1e-9))
     if kept.all() or not kept.any():
-        expect.fail("with dropout=0.5 in training, " + ("no weight" if kept.all() else "every weight") + " was dropped")
+        expect.fail("with dropout=0.3 in training, " + ("no weight" if kept.all() else "every weight") + " was dropped")
 
 
 @pytest.mark.check("torch_attention.MultiHeadAttention", points=0.5)
 def test_mha_state(student, rng):
-    """state_dict holds the four matrices alone, and float32 stays float32 for one token"""
+    """state_dict holds the four matrices alone, float32 stays float32 for one token, and bfloat16 for one head"""
     mha, x = student.MultiHeadAttention(27, 3), inputs.tensor(inputs.values(rng, 1, 1, 27), "float32")
     W = expect.module(mha, {f"{name}.weight": (27, 27) for name in inputs.PROJECTIONS})
     if extra := sorted(set(mha.state_dict()) - set(W)):
@@ -267,6 +267,11 @@ def test_mha_state(student, rng):
     expect.close(weights, due_weights, like=x, label="weights")
     expect.close(output, due_output, like=x, tolerance=(1e-5, 1e-5))
     expect.value_error(lambda: student.MultiHeadAttention(27, 4), 27, 4)
+    mha, x = student.MultiHeadAttention(27, 1), inputs.tensor(inputs.values(rng, 2, 3, 27), "bfloat16")
+    expect.module(mha, dict.fromkeys(W, (27, 27)))
+    output, weights = expect.pair(mha.bfloat16()(x, inputs.tensor(inputs.mask_of(rng, 3, 3))))
+    expect.array(weights, like=x, shape=(2, 1, 3, 3), label="weights")
+    expect.array(output, like=x)
 
 
 @pytest.mark.check("torch_attention.MultiHeadAttention", points=0.5)
@@ -286,7 +291,7 @@ def test_mha_padding_as_torch(student, rng):
 @pytest.mark.check("torch_attention.efficient_mha", points=0.5)
 @pytest.mark.parametrize(("n_q", "n_k"), [(5, 5), (3, 7)], ids=["square", "with a cache"])
 def test_efficient_mask_and_causal(student, rng, n_q, n_k):
-    """a key is hidden when the mask or is_causal hides it"""
+    """a key is hidden when the mask or is_causal hides it, and none from a last query alone"""
     arrays, mask = inputs.qkv(rng, n_q=n_q, n_k=n_k), inputs.mask_of(rng, 2, 1, n_q, n_k)
     mask[0, 0, 0], mask[1, 0, 1, 0] = True, True
     q, k, v = inputs.tensors(*arrays)
@@ -294,18 +299,23 @@ def test_efficient_mask_and_causal(student, rng, n_q, n_k):
     given = inputs.tensor(mask)
     expect.close(student.efficient_mha(q, k, v, given, is_causal=True), due, like=q)
     expect.unchanged(inputs.tensor(mask), given, "mask")
+    arrays = inputs.qkv(rng, (1, 1), n_q=1, n_k=n_k)
+    due, _ = oracle.attention(*arrays)
+    output = student.efficient_mha(*inputs.tensors(*arrays), is_causal=True)
+    expect.close(output, due, like=q, label="of one query and one head, output")
 
 
 @pytest.mark.check("torch_attention.efficient_mha", points=0.5)
 def test_efficient_mask_shape(student, rng):
-    """a mask of fewer axes broadcasts"""
+    """a mask of fewer axes broadcasts, and is left as it was"""
     arrays = inputs.qkv(rng)
     for shape in [(4, 6), (2, 1, 1, 6), (3, 4, 6)]:
         mask = inputs.mask_of(rng, *shape)
-        q, k, v = inputs.tensors(*arrays)
+        q, k, v, hidden = inputs.tensors(*arrays, mask)
         due, _ = oracle.attention(*arrays, mask)
-        output = student.efficient_mha(q, k, v, inputs.tensor(mask))
+        output = student.efficient_mha(q, k, v, hidden)
         expect.close(output, due, like=q, label=f"with a mask of shape {shape}, output")
+        expect.unchanged(inputs.tensor(mask), hidden, "mask")
 
 
 @pytest.mark.check("torch_attention.efficient_mha", points=0.5)
