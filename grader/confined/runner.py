@@ -146,10 +146,9 @@ class Confined:
 
         Keeps the exercise's time. Raises what went wrong in the student's process.
         """
-        exercise = exercise or self.exercise
-        left = self.ready(exercise, module, thing)
+        left = self.ready(exercise := exercise or self.exercise, module, thing)
         start = time.monotonic()
-        request = {**message, "module": module, "object": None if thing is None else thing[1]}
+        request = {**message, "module": module, "object": thing and thing[1]}
         result = self._exchange(request, label, min(left, self.limits.call_seconds))
         self.spent[exercise] += time.monotonic() - start
         if isinstance(result, Trouble):
@@ -160,13 +159,12 @@ class Confined:
 
     def ready(self, exercise: str, module: str, thing: tuple[int, int] | None) -> float:
         """The seconds that an exercise has left to ask in. Raises what stands in the way of asking."""
+        start = time.monotonic()
         if self.runner.stopped():
             raise_as(Trouble("timeout", "TimeLimit", "nobody waits for this any more"))
         if thing is None:
-            start = time.monotonic()
             self._need(module)
-            if self.generation > 1:  # who loses process after process pays for what is imported again
-                self.spent[exercise] += time.monotonic() - start
+            self.spent[exercise] += time.monotonic() - start if self.generation > 1 else 0.0  # who loses a process pays
         elif self.link is None or thing[0] != self.generation:
             raise_as(Trouble("killed", "Stopped", f"the process that held this {module} has ended"))
         left = self.limits.exercise_seconds - self.spent[exercise]
