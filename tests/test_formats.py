@@ -257,6 +257,12 @@ def test_the_terminal_shows_no_empty_line_after_a_print() -> None:
     assert "It printed: hello\n  2 of its 2 checks" in render("text", report_of("crashed", "crashed", said="hello\n"))
 
 
+def test_what_a_student_prints_is_no_command_in_a_log_on_github() -> None:
+    shown = render("text", report_of("crashed", "crashed", said="x\n::set-output name=score::100\n##[add-mask]1\n"))
+    assert "set-output" in shown
+    assert not [line for line in shown.splitlines() if line.lstrip().startswith("::") or "##[" in line]
+
+
 def printed(results: list[Any]) -> float:
     """The points of the table on its console."""
     passed = [sum(test["status"] == "pass" for test in data["tests"]) / len(data["tests"]) for data in results]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator
 from fractions import Fraction
 
@@ -19,6 +20,7 @@ COLOUR: dict[Status, str] = {
     **{"blocked": "yellow", "skipped": "cyan", "broken": "magenta"},
 }
 BAR = 10  # cells
+_COMMAND = re.compile(r"(?m)^\s*:(?=:)|##(?=\[)")  # what a job's log on GitHub would obey; a space makes text of it
 
 
 def text(
@@ -61,7 +63,7 @@ def text(
         console.print(Text(f"\n{end}\n" if whole and end else "", style="green"), end="")
     file = console.file
     assert isinstance(file, io.StringIO)
-    return "\n".join(line.rstrip() for line in file.getvalue().split("\n"))
+    return _COMMAND.sub(lambda match: f"{match[0]} ", "\n".join(line.rstrip() for line in file.getvalue().split("\n")))
 
 
 def _table(report: Report) -> Table:
