@@ -109,6 +109,7 @@ class Confined:
         """What is called from now on is paid from this exercise's time, in a process that has opened `device`, if any."""
         if device != self.device:
             self._end()
+            self.imported.clear()  # for reasons of ours: nobody has lost it
         self.exercise, self.device = exercise, device
 
     def module(self, name: str, exercise: str = "") -> RemoteModule:
@@ -124,6 +125,7 @@ class Confined:
         if not needed.keys() <= self.twins and not thing:  # they are made before the fork
             self.runner.twins |= needed
             self._end()
+            self.imported.clear()
         how = {"grad": grad, "forbid": forbid, "seed": SEED.get()}
         message = {"op": "call", "name": name, "args": args, "kwargs": dict(kwargs), **how, **to}
         label = f"{module}.{name}" if thing else name
@@ -153,23 +155,24 @@ class Confined:
         self.spent[exercise] += time.monotonic() - start
         if isinstance(result, Trouble):
             if result.kind == "timeout" and left < self.limits.call_seconds:
-                result = dataclasses.replace(result, message=self._used_up(exercise).message)
+                due = used_up(exercise.rpartition(".")[2], self.limits.exercise_seconds)
+                result = dataclasses.replace(result, message=due.message)
             raise_as(result)
         return result
 
     def ready(self, exercise: str, module: str, thing: tuple[int, int] | None) -> float:
         """The seconds that an exercise has left to ask in. Raises what stands in the way of asking."""
-        start = time.monotonic()
+        start, lost = time.monotonic(), self.link is None and module in self.imported
         if self.runner.stopped():
             raise_as(Trouble("timeout", "TimeLimit", "nobody waits for this any more"))
         if thing is None:
             self._need(module)
-            self.spent[exercise] += time.monotonic() - start if self.generation > 1 else 0.0  # who loses a process pays
+            self.spent[exercise] += time.monotonic() - start if lost else 0.0  # who loses a process pays for the next
         elif self.link is None or thing[0] != self.generation:
             raise_as(Trouble("killed", "Stopped", f"the process that held this {module} has ended"))
         left = self.limits.exercise_seconds - self.spent[exercise]
         if left <= 0:
-            raise_as(self._used_up(exercise))
+            raise_as(used_up(exercise.rpartition(".")[2], self.limits.exercise_seconds))
         return left
 
     @contextlib.contextmanager
@@ -291,9 +294,6 @@ class Confined:
         if kind not in known:
             return dataclasses.replace(malformed(label, text), printed=printed)
         return Trouble(*known[kind], frames, printed)
-
-    def _used_up(self, exercise: str) -> Trouble:
-        return used_up(exercise.rpartition(".")[2] or "the submission", self.limits.exercise_seconds)
 
     def _end(self, *, gone: bool = False) -> int | None:
         process, self.link = self.link, None

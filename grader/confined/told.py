@@ -49,7 +49,7 @@ def place(where: str, before: str = " (", after: str = ")") -> str:
 
 def used_up(name: str, seconds: float) -> Trouble:
     """The trouble of what has no time left."""
-    return Trouble("timeout", "TimeLimit", f"{name} used up its {seconds:g} s")
+    return Trouble("timeout", "TimeLimit", f"{name or 'the submission'} used up its {seconds:g} s")
 
 
 def died(label: str, status: int | None, where: str, cpu_seconds: int) -> Trouble:

@@ -165,10 +165,12 @@ def attentions(name: str, inputs: dict[str, Any]) -> tuple[NDArray[Any], ...]:
     """What a model of `models` gives as its weights, (B, h, n, n) a layer: in eval mode, and then in the mode that it was in."""
     import torch
 
-    model = getattr(models, name)()
+    model, threads = getattr(models, name)(), torch.get_num_threads()
     mode = model.training
+    torch.set_num_threads(1)  # how many there are shows in the last digit, and dues are kept
     with torch.no_grad():
         found = model.eval()(**inputs, output_attentions=True).attentions
+    torch.set_num_threads(threads)
     model.train(mode)
     return tuple(layer.numpy() for layer in found)
 
