@@ -26,7 +26,7 @@ TORCH, NUMPY, PYTEST = "import torch, pytest", "import numpy, pytest", "plain py
 COLD = {
     TORCH: ["-c", TORCH],
     NUMPY: ["-c", NUMPY],
-    PYTEST: ["-m", "pytest", "-q", "-c", os.devnull, "--rootdir", "empty", "-p", "no:cacheprovider", "empty"],
+    PYTEST: ["-m", "pytest", "-q", "-c", os.devnull, "--rootdir", "../empty", "-p", "no:cacheprovider", "../empty"],
     "pytest -k numpy_attention": ["-m", "pytest", "-q", "-k", "numpy_attention"],
     "pytest -k torch_attention": ["-m", "pytest", "-q", "-k", "torch_attention"],
     "pytest, without a trained BERT": ["-m", "pytest", "-q", "-k", "not trained_bert"],
@@ -77,8 +77,9 @@ def environment(workspace: Path) -> dict[str, str]:
 
 def cold(workspace: Path, rounds: int) -> dict[str, tuple[float, float]]:
     """The medians of each command: seconds on the clock, and of processor time, which another program's work hardly changes."""
-    (workspace / "empty").mkdir()
-    (workspace / "empty" / "test_nothing.py").write_text("def test_nothing():\n    pass\n")
+    empty = workspace.parent / "empty"
+    empty.mkdir()
+    (empty / "test_nothing.py").write_text("def test_nothing():\n    pass\n")
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in COLD}
     for number in range(-1, rounds):  # the first round writes byte code
         for name, arguments in COLD.items():
