@@ -158,6 +158,11 @@ class Checks:
         """Know what will run."""
         self.chosen = [item.nodeid for item in session.items]
 
+    @property
+    def modules(self) -> set[str]:
+        """Those that will be asked."""
+        return {self.described[id].exercise.partition(".")[0] for id in self.chosen if id in self.described}
+
     def _describe(self, item: pytest.Item, marker: pytest.Mark, cases: int) -> Check:
         where = f"{item.location[0]}:{(item.location[1] or 0) + 1}"
         if len(marker.args) != 1 or set(marker.kwargs) != {"points"}:

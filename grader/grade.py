@@ -60,7 +60,8 @@ def grade_all(
     if the time were over. Raises GraderFailed.
     """
     forbid = {name: rule.forbid for name, rule in course.rules.items() if rule.forbid}
-    with Runner(course.limits, isolation=isolation, gpu=gpu, stopped=stopped) as runner:
+    how: dict[str, Any] = {"preload": ()} if select else {}  # torch, which takes seconds, may not be needed
+    with Runner(course.limits, isolation=isolation, gpu=gpu, stopped=stopped, **how) as runner:
         if gpu == "require" and not runner.gpu[0]:
             raise Unavailable(f"there is no GPU to grade with: {runner.gpu[1]}")
 
@@ -68,7 +69,7 @@ def grade_all(
 
         @contextmanager
         def confined(submission: Submission) -> Iterator[Origin]:
-            with Taped(runner, submission.sources, forbid) as behind_the_wall:
+            with Taped(runner, submission.sources, forbid, checks.modules) as behind_the_wall:
                 yield ConfinedOrigin(submission, course, behind_the_wall, tapes)
 
         checks = Checks(course, course.seed if seed is None else seed, catalogue_of(course))

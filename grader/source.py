@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 from collections.abc import Iterator, Mapping
 
 from .course import Rule
 from .notebooks import UNREADABLE, parse
 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_TORCH = re.compile(rb"""\b(?:from|import)\s[^\n]*\btorch\b|["']torch\b""")
 _parsed = functools.lru_cache(maxsize=16)(ast.parse)
 
 
@@ -31,6 +33,11 @@ def rule_broken(source: bytes, function: str, rule: Rule) -> str | None:
     return None
 
 
+def imports_torch(source: bytes) -> bool:
+    """Whether a file or a notebook may import torch. When unsure it does: that costs time, and nothing else."""
+    return _TORCH.search(source) is not None
+
+
 @functools.lru_cache(maxsize=64)  # every check of an exercise asks
 def names_reached(source: bytes, function: str) -> frozenset[str] | None:
     """Every name, .attribute and .string that `function` uses, itself or through other definitions of its module.
@@ -47,15 +54,16 @@ def names_reached(source: bytes, function: str) -> frozenset[str] | None:
 @functools.lru_cache(maxsize=16)
 def _outline(source: bytes) -> tuple[Mapping[str, list[ast.AST]], Mapping[str, str]]:
     """What makes each name of a module, its last definition and what is assigned to it; and what it imports, by its new names."""
-    tree = parse(source)
+    tree, imports = parse(source), list[ast.alias]()
     definitions: dict[str, list[ast.AST]] = {}
     for node in (*ast.walk(tree), *tree.body):  # an inner definition's name is the student's own too
         if isinstance(node, _DEFINITIONS):
             definitions[node.name] = [node]
+        elif isinstance(node, ast.ImportFrom):
+            imports += node.names
     for given in (node for node in tree.body if isinstance(node, ast.Assign)):
         for target in (target for target in given.targets if isinstance(target, ast.Name)):
             definitions.setdefault(target.id, []).append(given.value)
-    imports = (alias for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names)
     return definitions, {alias.asname or alias.name: f".{alias.name}" for alias in imports}
 
 

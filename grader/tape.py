@@ -14,13 +14,13 @@ import re
 import secrets
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from .confined import link, wire
 from .confined.packing import Packed, pack
-from .confined.runner import Confined, Runner
+from .confined.runner import Confined, Forbid, Runner
 from .trouble import Trouble
 
 MOST_TAPES, MOST_BYTES = 12, 1 << 20  # of a check, and of a tape
@@ -106,8 +106,8 @@ class Tapes:
 class Taped(Confined):
     """A confined submission that can be asked from tapes, and keeps what its process said to the check that runs."""
 
-    def __init__(self, runner: Runner, modules: Mapping[str, bytes], forbid: Mapping[str, Sequence[str]]) -> None:
-        super().__init__(runner, modules, forbid)
+    def __init__(self, runner: Runner, modules: Mapping[str, bytes], forbid: Forbid, called: Collection[str]) -> None:
+        super().__init__(runner, modules, forbid, called)
         self.ahead: deque[Heard] = deque()  # was heard already, and is handed to the check that asks for it
         self.heard: list[Heard] | None = None  # by the check that runs; None when a tape can't be made of it
 

@@ -342,11 +342,21 @@ def test_a_forged_error_is_only_text() -> None:
 
 
 def test_numpy_alone_imports_no_torch() -> None:
+    """Torch is there before the wall where a module that will be asked may import it; what else is handed in does not count."""
+    loaded = "import sys\ndef f(): return 'tor' + 'ch' in sys.modules\n# no torch\n"
+    both = {"work": loaded.encode(), "other": b"import torch"}
     with Runner(Limits(), preload=("numpy",)) as runner:
-        with runner.open({"work": b"import sys\ndef f(): return 'torch' in sys.modules"}) as confined:
-            assert confined.module("work").f() is True  # the word is in the source: it is there before the wall is
-        with runner.open({"work": b"import sys\ndef f(): return 'tor' + 'ch' in sys.modules"}) as confined:
-            assert confined.module("work").f() is False
+        for asked, there in (("work", False), ("work other", True)):
+            with Confined(runner, both, {}, asked.split()) as confined:
+                assert confined.module("work").f() is there
+    for source in (
+        "from torch import nn",
+        "def g():\n    import torch.nn as nn",
+        "__import__('torch')",
+        '{"a": ["import torch\\n"]}',
+    ):
+        with Runner(Limits(), preload=("numpy",)) as runner, runner.open({"work": (loaded + source).encode()}) as confined:
+            assert confined.module("work").f() is True
 
 
 def test_a_torch_module_may_be_the_first_that_the_grader_sees_of_torch() -> None:

@@ -13,7 +13,7 @@ from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
-from multiprocessing import connection, get_context
+from multiprocessing import connection, get_context, queues
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -137,7 +137,10 @@ def local(workers: int) -> Pool:
     def pool() -> Iterator[Executor]:
         context = get_context("spawn")
         theirs, ours = context.Pipe(duplex=False)  # nothing is ever sent: it is there to be closed
-        executor = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=(theirs,))
+        cores = context.SimpleQueue()
+        for core in _cores(workers):
+            cores.put(core)
+        executor = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=(theirs, cores))
         try:
             yield executor
         except BaseException:
@@ -151,8 +154,20 @@ def local(workers: int) -> Pool:
     return pool
 
 
-def _begin(parent: connection.Connection) -> None:
+def _cores(workers: int) -> list[int]:
+    """A processor for each worker and those whom it asks: to wake one elsewhere costs more than it gives.
+
+    None where there are not enough, or where the system does not let us choose.
+    """
+    mine = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    start = os.getpid()  # two classes on one machine should not choose the same
+    return [mine[(start + number) % len(mine)] for number in range(workers)] if workers <= len(mine) else []
+
+
+def _begin(parent: connection.Connection, cores: queues.SimpleQueue[int]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent to answer
+    if not cores.empty():
+        os.sched_setaffinity(0, {cores.get()})
 
     def watch() -> None:
         connection.wait([parent])

@@ -202,11 +202,16 @@ def serve(read: Callable[[int], bytes], write: Callable[[bytes], Any], reply_byt
         write(child.answer(request))
 
 
-def preload(names: Sequence[str]) -> None:
-    """Import what is to be there before the wall and the student's code, as far as it is installed."""
-    for name in names:
+def preload(names: Sequence[str]) -> bool:
+    """Import what is to be there before the wall and the student's code, as far as it is installed. Whether any was new.
+
+    With torch comes what its first operation on "meta" would import, or an optimizer.
+    """
+    new = [name for name in names if name not in sys.modules]
+    for name in (*new, "torch._dynamo") if "torch" in new else new:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
+    return bool(new)
 
 
 def watch(trace: int) -> None:

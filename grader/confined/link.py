@@ -76,7 +76,7 @@ class Link:
         self.source, self.device, self.printed, self.flood = source, device, printed, flood
         self.pid, self.sockets = source.fork(torch=torch, twins=twins, device=device)
         self.frames, self.prints, self.traces = self.sockets
-        self.tail, self.trace, self.total = bytearray(), bytearray(), 0
+        self.tail, self.trace, self.total, self.writes = bytearray(), bytearray(), 0, False
         self.selector = selectors.DefaultSelector()
         for end in self.sockets:
             end.setblocking(False)
@@ -89,32 +89,33 @@ class Link:
         deadline = time.monotonic() + seconds
         self.tail.clear()
         self.total = 0
-        if request and self._receive(1, socket.MSG_PEEK):  # a new process greets unasked, sometimes before we look
-            raise Malformed("an answer came before anything was asked")
         waiting, inbox, due, head = memoryview(request), bytearray(), wire.PREFIX.size, 0
         try:
-            while len(inbox) < due:
-                writes = selectors.EVENT_WRITE if waiting else 0
-                self.selector.modify(self.frames, selectors.EVENT_READ | writes)
+            while not head or len(inbox) < due:
+                waiting = waiting[self._send(waiting) :]
+                self._watch(writes=bool(waiting))
                 left = deadline - time.monotonic()
                 if left <= 0 or stopped():
                     raise TimedOut
                 ready = {key.fileobj: mask for key, mask in self.selector.select(min(left, HEARS_SECONDS))}
-                self._drain(set(ready))
-                if ready.get(self.frames, 0) & selectors.EVENT_WRITE:
-                    waiting = waiting[self._send(waiting) :]
+                self._drain(set(ready))  # what was printed before an answer is there with it
                 if ready.get(self.frames, 0) & selectors.EVENT_READ:
-                    inbox += self._receive(min(due - len(inbox), 1 << 20))
-                if not head and len(inbox) == due:
-                    head, body = wire.sizes(bytes(inbox), limit)
+                    inbox += self._receive(min(due - len(inbox), 1 << 20) if head else 1 << 16)
+                if not head and len(inbox) >= due:
+                    head, body = wire.sizes(bytes(inbox[:due]), limit)
                     due += head + body
-            if waiting:
-                raise Malformed("an answer came before the question was over")
-            self._drain({self.prints, self.traces})
+            if waiting or len(inbox) > due:
+                raise Malformed("an answer came before its question was over, or two to one question")
             head_bytes, body_bytes = bytes(inbox[wire.PREFIX.size :][:head]), bytes(inbox[wire.PREFIX.size + head :])
             return read(head_bytes, body_bytes, device=self.device)
         except wire.WireError as error:
             raise Malformed(str(error)) from None
+
+    def _watch(self, *, writes: bool) -> None:
+        """Be told of answers, and if it `writes`, when more of the question can be sent."""
+        if writes != self.writes:
+            self.writes = writes
+            self.selector.modify(self.frames, selectors.EVENT_READ | (selectors.EVENT_WRITE if writes else 0))
 
     def line(self, files: set[str], *, alive: bool) -> str:
         """The place in the student's own code that faulthandler named, if it did; it is asked if the process lives."""
@@ -148,15 +149,15 @@ class Link:
 
     def _send(self, data: memoryview) -> int:
         try:
-            return self.frames.send(data)
+            return self.frames.send(data) if data else 0
         except BlockingIOError:
             return 0
         except OSError:
             raise Gone from None
 
-    def _receive(self, size: int, flags: int = 0) -> bytes:
+    def _receive(self, size: int) -> bytes:
         try:
-            data = self.frames.recv(size, flags)
+            data = self.frames.recv(size)
         except BlockingIOError:
             return b""
         except OSError:

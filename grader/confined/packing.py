@@ -85,9 +85,8 @@ class _Writer:
     nodes: int = 0
     total: int = 0
 
-    @property
-    def share(self) -> int:
-        return 1 if self.strided else ANSWER
+    def __post_init__(self) -> None:
+        self.share = 1 if self.strided else ANSWER
 
     def node(self, value: Any, depth: int) -> Any:
         """The JSON of `value`; what the wire does not know becomes Opaque."""
@@ -97,6 +96,8 @@ class _Writer:
         kind = type(value)
         if value is None or kind in (bool, float) or (kind is int and abs(value) < MAX_INT):
             return value
+        if kind in (dict, list, tuple):
+            return self._container(value, depth + 1)
         if isinstance(value, str):
             return str.__str__(value)[:MAX_TEXT]  # NumPy has strings of its own
         if isinstance(value, np.generic) and value.dtype.name in SIZES:
@@ -106,13 +107,13 @@ class _Writer:
         return self._container(value, depth + 1)
 
     def _container(self, value: Any, depth: int) -> Any:
-        torch = sys.modules.get("torch")
         if isinstance(value, tuple):
             return {"t": [self.node(item, depth) for item in tuple.__iter__(value)]}
         if isinstance(value, list):
             return [self.node(item, depth) for item in list.__iter__(value)]
         if isinstance(value, dict) and all(type(key) is str for key in dict.keys(value)):
             return {"d": {key: self.node(item, depth) for key, item in dict.items(value)}}
+        torch = sys.modules.get("torch")
         if torch is not None and isinstance(value, torch.dtype | torch.device):
             return {"dtype" if isinstance(value, torch.dtype) else "device": str(value).removeprefix("torch.")}
         if self.strided and isinstance(value, np.random.Generator) and type(value.bit_generator).__name__ in _BITS:

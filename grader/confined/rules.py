@@ -35,14 +35,14 @@ def forbid(names: Sequence[str], exercise: str) -> Iterator[None]:
         yield
         return
     broken: list[str] = []
-    parts = {part: name for name in names for part in (name, *_SAME.get(name, ()))}
+    watched_for = tuple(names)
 
     def refuse(name: str) -> None:
         broken.append(name)
         raise Forbidden(f"{exercise} must not call {name}: write the formula out")
 
-    def look(called: str) -> None:
-        for name in (name for part, name in parts.items() if part in called):
+    def look(function: Any) -> None:
+        if (name := _forbidden(function, watched_for)) is not None:
             refuse(name)
 
     def modes() -> tuple[Any, Any]:
@@ -77,15 +77,18 @@ def _modes() -> tuple[type, type]:
     from torch.utils._python_dispatch import TorchDispatchMode
 
     def watched(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.look(_called(func))
+        self.look(func)
         return func(*args, **(kwargs or {}))
 
+    plain = {"_should_skip_dynamo": classmethod(lambda cls: False)}  # not through the compiler, which takes seconds to import
     return (
         type("Named", (TorchFunctionMode,), {"__torch_function__": watched}),
-        type("Dispatched", (TorchDispatchMode,), {"__torch_dispatch__": watched}),
+        type("Dispatched", (TorchDispatchMode,), {"__torch_dispatch__": watched, **plain}),
     )
 
 
 @functools.lru_cache(maxsize=256)
-def _called(func: Any) -> str:
-    return f"{getattr(func, '__name__', '')} {func}"
+def _forbidden(function: Any, names: tuple[str, ...]) -> str | None:
+    """Which of `names` a function of PyTorch's is another door to."""
+    called = f"{getattr(function, '__name__', '')} {function}"
+    return next((name for name in names if any(part in called for part in (name, *_SAME.get(name, ())))), None)

@@ -11,13 +11,14 @@ import secrets
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 
 from ..course import Limits
 from ..notebooks import cells
+from ..source import imports_torch
 from ..trouble import Kind, Trouble, raise_as
 from . import gpu as gpus
 from . import link, lockdown, sources, twins, wire
@@ -30,6 +31,7 @@ from .told import died, import_trouble, malformed, missing, own_frames, place, u
 __all__ = ["Confined", "IsolationUnavailable", "Runner", "RunnerFailed", "Unavailable"]
 
 _LEVELS = {"strong": lockdown.ALL, "process": lockdown.ALL - {"landlock", "seccomp"}}
+Forbid = Mapping[str, Sequence[str]]  # by exercise, the names that it must not call
 MAX_FATAL = 5  # cells of a submission that may end their process before the module is given up
 
 
@@ -43,7 +45,7 @@ class Runner:
         isolation: str | None = None,
         gpu: str = "skip",
         stopped: Callable[[], bool] = lambda: False,
-        preload: Sequence[str] = ("numpy", "torch", "torch._dynamo"),
+        preload: Sequence[str] = ("numpy", "torch"),
         switches: frozenset[str] | None = None,
         abi: int | None = None,
         zygote: bool = sys.platform.startswith("linux"),
@@ -77,25 +79,26 @@ class Runner:
         """The device that students' processes can open, tried out behind the wall; or "", and why there is none."""
         return gpus.tried(self, *self._device)
 
-    def open(self, modules: Mapping[str, bytes], forbid: Mapping[str, Sequence[str]] | None = None) -> Confined:
-        """A submission's exercise files, by module name. `forbid` names what an exercise must not call."""
-        return Confined(self, modules, forbid or {})
+    def open(self, modules: Mapping[str, bytes], forbid: Forbid | None = None) -> Confined:
+        """A submission's exercise files, by module name."""
+        return Confined(self, modules, forbid or {}, modules)
 
 
 class Confined:
     """One submission behind the wall. Its process starts when it is first needed, and anew after it was lost."""
 
-    def __init__(self, runner: Runner, modules: Mapping[str, bytes], forbid: Mapping[str, Sequence[str]]) -> None:
+    def __init__(self, runner: Runner, modules: Mapping[str, bytes], forbid: Forbid, called: Collection[str]) -> None:
+        """`called` are the modules that will be asked."""
         self.runner, self.modules, self.forbid, self.limits = runner, modules, forbid, runner.limits
+        self.torch = any(imports_torch(modules[name]) for name in called if name in modules)
         self.cells = {name: cells(name, source) for name, source in modules.items()}
         self.files = {f"{name}.py" for name in modules} | {cell.file for group in self.cells.values() for cell in group}
         self.link: link.Link | None = None
         self.generation = 0  # how many processes there have been: an object lives and dies with its own
-        self.imported: set[str] = set()
-        self.twins: set[str] = set()
+        self.imported, self.twins = set[str](), set[str]()
         self.failed: dict[str, Trouble] = {}  # by file, or a notebook's cell
         self.fatal: set[str] = set()  # cells that ended the process
-        self.spent = defaultdict[str, float](float)  # seconds, by exercise
+        self.spent = defaultdict[str, float](float)  # seconds
         self.exercise, self.device, self.backlog, self.taken = "", "", b"", 0
 
     def __enter__(self) -> Self:
@@ -170,8 +173,7 @@ class Confined:
             self.spent[exercise] += time.monotonic() - start if lost else 0.0  # who loses a process pays for the next
         elif self.link is None or thing[0] != self.generation:
             raise_as(Trouble("killed", "Stopped", f"the process that held this {module} has ended"))
-        left = self.limits.exercise_seconds - self.spent[exercise]
-        if left <= 0:
+        if (left := self.limits.exercise_seconds - self.spent[exercise]) <= 0:
             raise_as(used_up(exercise.rpartition(".")[2], self.limits.exercise_seconds))
         return left
 
@@ -232,11 +234,9 @@ class Confined:
     def start(self) -> link.Link:
         """The submission's process, which has told that it is locked before the student's code could speak."""
         if self.link is None:
-            torch = any(b"torch" in source for source in self.modules.values())
-            printed, flood = self.limits.printed_kb << 10, self.limits.reply_mb << 20
             self.twins = set(self.runner.twins)
-            how: dict[str, Any] = {"torch": torch, "twins": self.runner.twins, "device": self.device}
-            self.link = link.Link(self.runner.source, **how, printed=printed, flood=flood)
+            most = {"printed": self.limits.printed_kb << 10, "flood": self.limits.reply_mb << 20}
+            self.link = link.Link(self.runner.source, torch=self.torch, twins=self.runner.twins, device=self.device, **most)
             self.generation += 1
             self.imported.clear()
             try:

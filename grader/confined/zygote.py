@@ -14,6 +14,7 @@ import select
 import signal
 import socket
 import sys
+import tempfile
 import time
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -24,6 +25,7 @@ from .lockdown import Policy, readable
 from .packing import pack
 
 FRAMES, TRACE = 3, 4  # a child's descriptors; 0 is empty, 1 and 2 are what it prints, and there are no others
+_BEFORE = ("numpy.random", "resource", "pwd")  # what every child needs
 GRACE = 0.3  # seconds that a process which hung up has to end by itself, so that its own status is seen
 
 
@@ -49,11 +51,11 @@ class Zygote:
                 self.control.send(json.dumps(answer).encode())
 
     def do_fork(self, order: Mapping[str, Any], descriptors: list[int]) -> dict[str, Any]:
-        if twins.make_all(order["twins"]):
+        if any([order["torch"] and child.preload(["torch"]), twins.make_all(order["twins"])]):
             _settle(self.policies.values())
         me, pid = os.getpid(), os.fork()
         if pid == 0:
-            self._child(me, descriptors, bool(order["torch"]), order["device"])
+            self._child(me, descriptors, order["device"])
         for descriptor in descriptors:
             os.close(descriptor)
         self.children.add(pid)
@@ -88,17 +90,18 @@ class Zygote:
             if not orphans:
                 return
 
-    def _child(self, parent: int, descriptors: list[int], torch: bool, device: str) -> None:
+    def _child(self, parent: int, descriptors: list[int], device: str) -> None:
         """The life of a student's process. Never returns."""
         ready, code, policy = False, 1, self.policies[device]
         try:
-            self._settle(descriptors, torch, policy.descriptor)
+            self._settle(descriptors, policy.descriptor)
+            frames = os.fdopen(FRAMES, "rb", closefd=False)
             policy.enter(parent)
             if device:
                 gpu.enter(device, policy.limits.memory_mb, self.visible)
             child.prepare()
             ready = True
-            child.serve(lambda size: os.read(FRAMES, size), _write, policy.limits.reply_mb << 20)
+            child.serve(frames.read, _write, policy.limits.reply_mb << 20)
         except EOFError:
             code = 0
         except BaseException as error:
@@ -107,8 +110,8 @@ class Zygote:
         finally:
             os._exit(code)
 
-    def _settle(self, descriptors: list[int], torch: bool, ruleset: int) -> None:
-        """A session and descriptors of one's own; then what must be imported before the wall is up."""
+    def _settle(self, descriptors: list[int], ruleset: int) -> None:
+        """A session and descriptors of one's own."""
         os.setsid()
         for source, targets in zip(descriptors, ((FRAMES,), (1, 2), (TRACE,)), strict=True):
             for target in targets:
@@ -119,7 +122,6 @@ class Zygote:
                 with contextlib.suppress(OSError):
                     os.close(int(name))
         sys.stdout, sys.stderr = (os.fdopen(n, "w", 1, errors="replace", closefd=False) for n in (1, 2))
-        child.preload(["torch"] if torch else [])
         child.watch(TRACE)
 
 
@@ -155,7 +157,8 @@ def main() -> None:
 
 
 def _warm(settings: Mapping[str, Any]) -> dict[str, Policy]:
-    child.preload(settings["preload"])
+    child.preload([*_BEFORE, *settings["preload"]])
+    tempfile.gettempdir()  # found while files can be written: later it would be looked for in vain
     rules = Limits(**settings["limits"]), frozenset(settings["switches"]), settings["abi"]
     policies = {device: Policy(*rules, gpu=bool(device)) for device in ("", settings["device"])}
     for policy in policies.values():
