@@ -92,6 +92,17 @@ def _names(node: ast.AST) -> Iterator[str]:
             yield f".{child.name.rpartition('.')[2]}"
 
 
+def loop_around(source: bytes, line: int, kinds: tuple[type[ast.While] | type[ast.For], ...]) -> int | None:
+    """The first line of the outermost loop of these kinds around a line, in the function that the line is in."""
+    try:
+        statements = (node for node in ast.walk(parse(source)) if isinstance(node, ast.stmt))
+        around = [node for node in statements if node.lineno <= line <= (node.end_lineno or 0)]
+    except UNREADABLE:
+        return None
+    inside = max((node.lineno for node in around if isinstance(node, _DEFINITIONS)), default=0)
+    return min((node.lineno for node in around if isinstance(node, kinds) and node.lineno >= inside), default=None)
+
+
 @functools.lru_cache(maxsize=64)
 def made_of(source: bytes, function: str) -> tuple[bytes, ...] | None:
     """The text of `function`, of the definitions that it reaches and of every other statement; None where they can't be told."""

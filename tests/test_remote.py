@@ -73,6 +73,11 @@ class Plain:
     def forward(self, x): return x @ self.W
     def die(self): os._exit(3)
 
+class Pair:
+    def __init__(self): self.A, self.B = np.zeros(2), np.ones(2)
+    def bump(self): self.B += self.A
+    fixed = property(lambda self: 1)
+
 def sdpa_plain(q): return F.scaled_dot_product_attention(q, q, q)
 def sdpa_getattr(q): return getattr(torch._C._nn, "scaled_dot_" + "product_attention")(q, q, q)
 def sdpa_ops(q): return torch.ops.aten.scaled_dot_product_attention(q, q, q)
@@ -219,6 +224,25 @@ def test_a_plain_object_lives_there(confined: Confined) -> None:
         _ = thing.V
 
 
+def test_what_an_object_holds_is_what_it_holds_now(confined: Confined, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrays that came unasked are no older than the last question, and what was set is there before the next."""
+    asked, ask = [], confined.ask
+    monkeypatch.setattr(confined, "ask", lambda message, *more: (asked.append(message["name"]), ask(message, *more))[1])
+    pair = confined.module("work").Pair()
+    np.testing.assert_array_equal(pair.A, np.zeros(2))
+    pair.A = np.full(2, 9.0)
+    pair.A = np.full(2, 5.0)
+    pair.bump()
+    np.testing.assert_array_equal(pair.B, np.full(2, 6.0))
+    np.testing.assert_array_equal(pair.A, np.full(2, 5.0))
+    pair.B, pair.A = np.zeros(2), np.ones(2)
+    np.testing.assert_array_equal(pair.B, np.zeros(2))
+    assert asked == ["Pair", "A", "bump", "bump", "B", "B"]
+    pair.fixed = 2
+    with pytest.raises(AttributeError, match="fixed"):
+        pair.bump()
+
+
 def test_an_object_dies_with_its_process(confined: Confined) -> None:
     thing = confined.module("work").Plain(2)
     net = confined.module("work").Net(2)
@@ -311,6 +335,7 @@ LIES = {
     'send(object={"d": {"id": 0, "state": {"d": {"W": 3}}, "buffers": {"d": {}}}})',
     "a parameter in the way": "TABLE = {'table': [['t', 'float32', [1], None, 0, 4, 'cpu', True]], 'body': bytes(4)}\n"
     'def f(x): send(object={"d": {"id": 0, "state": {"d": {"forward": {"a": 0}}}, "buffers": {"d": {}}, "training": True}})',
+    "arrays beside that are none": "class L:\n    W = property(lambda self: send(beside=[3]))\ndef f(x): pass",
     "a late second frame": "def f(x):\n    import threading, time\n"
     '    late = frame({"d": {"ticket": "x", "ok": True}})\n'
     "    threading.Thread(target=lambda: (time.sleep(0.05), os.write(3, late))).start()\n    return 1",
@@ -324,6 +349,7 @@ def test_forged_frames_are_malformed(source: str) -> None:
             for _ in range(2):
                 confined.module("work").f(np.ones(2))
                 time.sleep(0.1)
+            _ = confined.module("work").L().W
         assert caught.value.trouble.kind == "malformed"
 
 

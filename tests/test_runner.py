@@ -130,7 +130,18 @@ ENDS = {
     "exits at once": ("import os\ndef f(): os._exit(0)", "exited", "f ended the process (exit status 0)"),
     "skips": ("import pytest\ndef f(): pytest.skip('ha')", "exited", "f ended the process (Skipped: ha)"),
     "is interrupted": ("def f(): raise KeyboardInterrupt", "exited", "f ended the process (KeyboardInterrupt)"),
-    "loops": ("def f():\n    while True:\n        x = 1", "timeout", "f ran longer than 1 s (line "),
+    "loops": ("def f():\n    while True:\n        x = 1", "timeout", "f ran longer than 1 s (line 2)"),
+    "loops and calls": (
+        "def h(n):\n    for i in range(n):\n        n = i\ndef g():\n    n = 9\n    while n:\n        h(99)\n        h(98)\n"
+        "def f():\n    for i in range(9):\n        g()",
+        "timeout",
+        "f ran longer than 1 s (line 6)",
+    ),
+    "loops for long": (
+        "def g(i):\n    return i\ndef f():\n    for i in range(10**12):\n        for j in range(9):\n            g(j)",
+        "timeout",
+        "f ran longer than 1 s (line 4)",
+    ),
     "loops in C": ("def f():\n\n    return sum(range(10**14))", "timeout", "f ran longer than 1 s (line 3)"),
     "blocks signals": (
         "import signal, time\ndef f():\n    signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))\n    time.sleep(60)",

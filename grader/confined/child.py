@@ -26,6 +26,7 @@ from . import chance, rules, wire
 from .packing import is_tensor, pack
 
 MAX_FRAMES = 20
+MOST_BESIDE = 1 << 20  # bytes that are sent unasked
 MAX_GRAPHS = 64  # results whose gradients can still be asked for
 _MEMORY = ("CUDA out of memory", "can't allocate memory", "cannot allocate memory", "not enough memory")
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
@@ -117,12 +118,15 @@ class Child:
         return {"value": value, "object": None, "changed": changed, "modes": modes, "wrt": wrt if message["grad"] else []}
 
     def do_getattr(self, request: wire.Unpacked) -> dict[str, Any]:
-        value = getattr(self.objects[request.message["object"]], request.message["name"])
-        return {"value": None if callable(value) else value, "callable": callable(value)}
-
-    def do_setattr(self, request: wire.Unpacked) -> dict[str, Any]:
-        setattr(self.objects[request.message["object"]], request.message["name"], request.message["value"])
-        return {}
+        """What an object holds; and with an array the others of the object, which will be asked for next."""
+        item, name = self._object(request.message), request.message["name"]
+        value = getattr(item, name)
+        if callable(value):
+            return {"value": None, "callable": True}
+        held = vars(item) if type(value) is np.ndarray and hasattr(item, "__dict__") else {}
+        others = {key: other for key, other in held.items() if type(other) is np.ndarray and key != name}
+        small = sum(other.nbytes for other in others.values()) <= MOST_BESIDE
+        return {"value": value, "callable": False, "beside": others if small else {}}
 
     def do_gradient(self, request: wire.Unpacked) -> dict[str, Any]:
         """The gradients of a remembered result, asked for by its token."""
@@ -141,10 +145,17 @@ class Child:
             if function is None:
                 raise MissingError(name)
             return function, {}
-        item = self.objects[message["object"]]
+        item = self._object(message)
         if message["state"] is None:
             return getattr(item, name), {}
         return item if name == "forward" else getattr(item, name), _restore(item, message["state"], message["training"])
+
+    def _object(self, message: Mapping[str, Any]) -> Any:
+        """The object that is asked, with what was set since it was asked before."""
+        item = self.objects[message["object"]]
+        for name, value in message.get("set", {}).items():
+            setattr(item, name, value)
+        return item
 
     def _adopt(self, value: Any) -> dict[str, Any]:
         """Keep an object of the student's class, and describe it for the grader's mirror."""

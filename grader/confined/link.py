@@ -7,10 +7,9 @@ import re
 import selectors
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
 
-from ..trouble import place
 from . import wire
 
 START_SECONDS = 120.0  # a cold import of PyTorch from a slow disk
@@ -117,19 +116,18 @@ class Link:
             self.writes = writes
             self.selector.modify(self.frames, selectors.EVENT_READ | (selectors.EVENT_WRITE if writes else 0))
 
-    def line(self, files: set[str], *, alive: bool) -> str:
-        """The place in the student's own code that faulthandler named, if it did; it is asked if the process lives."""
+    def lines(self, files: Collection[str], *, alive: bool) -> list[tuple[str, int]]:
+        """The places in the student's own code that faulthandler named, innermost first; it is asked if the process lives."""
         if alive:
             self.source.trace(self.pid)
-        deadline = time.monotonic() + TRACE_SECONDS
+        deadline, before = time.monotonic() + TRACE_SECONDS, -1
         while True:
             with contextlib.suppress(Malformed):
                 self._drain({self.traces})
-            for name, line in _LINE.findall(self.trace.decode("utf-8", "replace")):
-                if name in files:
-                    return place(name, int(line))
-            if not alive or time.monotonic() > deadline:
-                return ""
+            found = [(file, int(line)) for file, line in _LINE.findall(self.trace.decode("utf-8", "replace")) if file in files]
+            if not alive or (found and len(self.trace) == before) or time.monotonic() > deadline:
+                return found
+            before = len(self.trace)
             time.sleep(0.005)
 
     def text(self) -> str:

@@ -81,21 +81,34 @@ class RemoteObject:
     """An object of a student's class that is no torch module: its data can be read and set, its methods called."""
 
     def __init__(self, place: Place) -> None:
-        object.__setattr__(self, "_place", place)
+        """What is set goes with the next question; arrays that came with an answer are not asked for."""
+        vars(self).update(_place=place, _set={}, _came={})
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        reply = self._place.ask("getattr", name)
+        if name in self._came:
+            return self._came.pop(name)
+        reply = self._place.ask("getattr", name, **self._news())
         if reply.get("callable") is True:
-            return lambda *args, **kwargs: self._place.call(name, args, kwargs)
+            return lambda *args, **kwargs: self._place.call(name, args, kwargs, **self._news())
+        with self._place.confined.checking(name):
+            self._came.update(reply.get("beside") or {})
         return reply.get("value")
 
     def __setattr__(self, name: str, value: Any) -> None:
-        self._place.ask("setattr", name, value=value)
+        self._set[name] = value
+        self._came.clear()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._place.call("__call__", args, kwargs)
+        return self._place.call("__call__", args, kwargs, **self._news())
+
+    def _news(self) -> dict[str, Any]:
+        """What the object must hear with the next question."""
+        news = {"set": dict(self._set)} if self._set else {}
+        self._set.clear()
+        self._came.clear()
+        return news
 
 
 def mirror(place: Place, made: Mapping[str, Any]) -> Any:

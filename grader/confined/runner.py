@@ -26,7 +26,7 @@ from .chance import SEED
 from .link import IsolationUnavailable, RunnerFailed, Unavailable
 from .packing import Packed, is_tensor, pack, put_back
 from .remote import Answer, RemoteModule
-from .told import died, import_trouble, malformed, missing, own_frames, place, used_up
+from .told import died, endless, import_trouble, malformed, missing, own_frames, used_up
 
 __all__ = ["Confined", "IsolationUnavailable", "Runner", "RunnerFailed", "Unavailable"]
 
@@ -92,7 +92,8 @@ class Confined:
         self.runner, self.modules, self.forbid, self.limits = runner, modules, forbid, runner.limits
         self.torch = any(imports_torch(modules[name]) for name in called if name in modules)
         self.cells = {name: cells(name, source) for name, source in modules.items()}
-        self.files = {f"{name}.py" for name in modules} | {cell.file for group in self.cells.values() for cell in group}
+        self.files = {f"{name}.py": source for name, source in modules.items()}  # and cells, as tracebacks call them
+        self.files |= {cell.file: cell.text.encode() for group in self.cells.values() for cell in group}
         self.link: link.Link | None = None
         self.generation = 0  # how many processes there have been: an object lives and dies with its own
         self.imported, self.twins = set[str](), set[str]()
@@ -206,23 +207,22 @@ class Confined:
     ) -> wire.Unpacked | Trouble:
         """One frame and its answer; or why there is none, and then the process has ended."""
         process = self.start()
-        backlog, self.backlog = self.backlog, b""
-        limit, stopped = self.limits.reply_mb << 20, self.runner.stopped
+        backlog, self.backlog, limit = self.backlog, b"", self.limits.reply_mb << 20
         try:
-            reply = process.exchange(backlog + frame, seconds, limit, stopped, read)
+            reply = process.exchange(backlog + frame, seconds, limit, self.runner.stopped, read)
             if reply.message.get("ticket") != ticket:
                 raise link.Malformed("it answers another question")
             self.taken += 16 * sum(math.prod(getattr(array, "shape", ())) for array in reply.arrays)
             if self.taken > limit:  # checks keep answers, and compute with them
                 raise link.Malformed(f"the answers of all calls are more than {self.limits.reply_mb} MiB")
         except link.TimedOut:
-            where = place(process.line(self.files, alive=True))
+            where = endless(process.lines(self.files, alive=True), self.files)
             trouble = Trouble("timeout", "TimeLimit", f"{label} ran longer than {seconds:g} s{where}")
         except link.Malformed as error:
             trouble = malformed(label, str(error))
         except link.Gone:
-            where, printed = process.line(self.files, alive=False), process.text()
-            return dataclasses.replace(died(label, self._end(gone=True), where, self.limits.cpu_seconds), printed=printed)
+            at, printed = process.lines(self.files, alive=False), process.text()
+            return dataclasses.replace(died(label, self._end(gone=True), at, self.limits.cpu_seconds), printed=printed)
         else:
             if reply.message.get("ok") is True:
                 return reply
