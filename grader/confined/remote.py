@@ -98,7 +98,7 @@ class RemoteObject:
 
     def __setattr__(self, name: str, value: Any) -> None:
         self._set[name] = value
-        self._came.clear()
+        self._came.pop(name, None)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._place.call("__call__", args, kwargs, **self._news())
