@@ -35,7 +35,9 @@ def sow(seed: int | None) -> None:
     _SOWN[:] = seed, 0
     torch = sys.modules.get("torch")
     if torch is not None:
-        torch.default_generator.manual_seed(seed)  # torch.manual_seed also queues work for GPUs
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed also queues work for GPUs, open or not
+        if torch.cuda.is_initialized():
+            torch.cuda.manual_seed_all(seed)
 
 
 def repeatable(default_rng: Callable[..., Any]) -> Callable[..., Any]:
