@@ -29,10 +29,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # when it is run a
 
 from grader import grade
 from grader.checks import Checks
-from grader.confined.runner import Confined, Runner
+from grader.confined.runner import Runner
 from grader.course import Course, Limits, find_course
 from grader.report import Report
 from grader.submission import Submission
+from grader.tape import Taped
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -181,16 +182,15 @@ class Bait:
         shutil.rmtree(self.folder)
 
 
-class Impatient(Runner):
-    """A runner with little time for attacks, and all that they need for honest submissions, on a busy machine too."""
+class Patient(Taped):
+    """An honest submission has all the time that it needs, on a busy machine too; attacks have little."""
 
     honest: frozenset[bytes] = frozenset()
 
-    def open(self, modules: Any, forbid: Any = None) -> Confined:
-        confined = super().open(modules, forbid)
+    def __init__(self, runner: Runner, modules: Any, *more: Any) -> None:
+        super().__init__(runner, modules, *more)
         if self.honest.issuperset(modules.values()):
-            confined.limits = PATIENT
-        return confined
+            self.limits = PATIENT
 
 
 def descendants(pid: int) -> set[int]:
@@ -232,12 +232,13 @@ def wins(course: Course, names: Sequence[str], number: int = 0, **weaker: Any) -
         won[last] += [note for note in report.notes if "could not look for the mistake" in note]
         won[last] += [f"it broke {check.id}: {check.message}" for check in checks if check.status == "broken"]
 
-    Impatient.honest = frozenset(sources.values())
-    patched, grade.Runner = grade.Runner, functools.partial(Impatient, **weaker)  # type: ignore[misc, assignment]
+    Patient.honest = frozenset(sources.values())
+    patched = grade.Runner, grade.Taped
+    grade.Runner, grade.Taped = functools.partial(Runner, **weaker), Patient  # type: ignore[misc, assignment]
     try:
         grade.grade_all(submissions(), dataclasses.replace(course, limits=LIMITS), done, select=" or ".join(SELECT))
     finally:
-        grade.Runner = patched  # type: ignore[misc]
+        grade.Runner, grade.Taped = patched  # type: ignore[misc]
         bait.close()
     assert threading.active_count() == threads
     return won
