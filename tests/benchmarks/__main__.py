@@ -48,7 +48,7 @@ PARTS = (
     Part("A class that is all right", script(CLASS, "--right", "--sizes", "40", "--rounds", "3"), ("--rounds", "1"), plain=False),
     Part("Beside other graders", script("autograders.py"), ("--count", "6", "--rounds", "2"),
          "On the exercises of `numpy_attention` alone, every submission right and no two alike. Ours runs all of that module's "
-         "checks, ten times as many as the others' asserts, and grades ten times as many submissions.", plain=False),
+         "checks, ten times as many as the others' asserts, and grades fifty times as many submissions.", plain=False),
     Part("`nbgrader autograde` with our grading in it", script("nbgrader_time.py"), ("4", "24")),
     Part("What a student waits for", script("student_loop.py"), plain=False),
     Part("What is known of a mistake, and of mutants", script("diagnosis.py"), ("--pairs", "5"), plain=False),
