@@ -217,19 +217,19 @@ def test_mha_mask(student, rng):
 
 @pytest.mark.check("torch_attention.MultiHeadAttention", points=0.5)
 def test_mha_gradient(student, rng):
-    """gradients flow to x and to all four projections"""
+    """gradients flow to x and to all four projections, past a mask too"""
     W, upstream = inputs.matrices(rng, 15), inputs.tensor(inputs.values(rng, 2, 4, 15))
     array, reference = inputs.values(rng, 2, 4, 15), inputs.torch_mha(W, 5)
-    own = inputs.tensor(array, grad=True)
-    due = torch.autograd.grad(reference(own, own, own)[0], [own, *reference.parameters()], upstream)
-    due = [due[0], *due[1].chunk(3), due[2]]
     x, mha = inputs.tensor(array, grad=True), _double(student.MultiHeadAttention(15, 5), W)
-    output, _ = expect.pair(mha(x))
-    expect.array(output, like=x, shape=(2, 4, 15))
     given = {"x": x, **{f"{name}.weight": mha.get_parameter(f"{name}.weight") for name in W}}
-    found = expect.gradients(output, upstream, given)
-    for (name, gradient), wanted in zip(found.items(), due, strict=True):
-        expect.close(gradient, wanted, label=f"the gradient of {name}", tolerance=(1e-11, 1e-11))
+    for mask, where in [(None, ""), (inputs.tensor(inputs.mask_of(rng, 4, 4)), " with a mask")]:
+        own = inputs.tensor(array, grad=True)
+        due = torch.autograd.grad(reference(own, own, own, attn_mask=mask)[0], [own, *reference.parameters()], upstream)
+        output, _ = expect.pair(mha(x) if mask is None else mha(x, mask))
+        expect.array(output, like=x, shape=(2, 4, 15))
+        found = expect.gradients(output, upstream, given)
+        for (name, gradient), wanted in zip(found.items(), [due[0], *due[1].chunk(3), due[2]], strict=True):
+            expect.close(gradient, wanted, label=f"the gradient of {name}{where}", tolerance=(1e-11, 1e-11))
 
 
 @pytest.mark.check("torch_attention.MultiHeadAttention", points=0.5)
@@ -337,7 +337,7 @@ def test_efficient_dtype(student, rng, dtype):
 
 @pytest.mark.check("torch_attention.efficient_mha", points=0.5)
 def test_efficient_gradient(student, rng):
-    """gradients flow through the fused call, from non-contiguous inputs, which stay as they were"""
+    """gradients flow through the fused call, past a mask too, from non-contiguous inputs, which stay as they were"""
     arrays, upstream = inputs.qkv(rng, (2, 5), n_q=3, n_k=3), inputs.tensor(inputs.values(rng, 2, 3, 5, 7))
     due = inputs.gradients(_plain_causal, arrays, upstream)
     leaves = inputs.tensors(*arrays, grad=True)  # (2, n, h, d)
@@ -348,6 +348,13 @@ def test_efficient_gradient(student, rng):
         expect.close(gradient, wanted, label=f"the gradient of {name}")
     for name, array, leaf in zip("qkv", arrays, leaves, strict=True):
         expect.unchanged(array, leaf, name)
+    arrays, mask = inputs.qkv(rng), inputs.mask_of(rng, 4, 6)
+    upstream, seen = inputs.tensor(inputs.values(rng, 2, 3, 4, 7)), inputs.tensor(~mask)
+    due = inputs.gradients(lambda *qkv: F.scaled_dot_product_attention(*qkv, attn_mask=seen), arrays, upstream)
+    q, k, v = inputs.tensors(*arrays, grad=True)
+    found = expect.gradients(student.efficient_mha(q, k, v, inputs.tensor(mask)), upstream, {"q": q, "k": k, "v": v})
+    for (name, gradient), wanted in zip(found.items(), due, strict=True):
+        expect.close(gradient, wanted, label=f"the gradient of {name} with a mask")
 
 
 def _plain_causal(*leaves):
