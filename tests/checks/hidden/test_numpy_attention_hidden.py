@@ -205,7 +205,7 @@ def test_mha_mask(student, rng):
 
 @pytest.mark.check("numpy_attention.MultiHeadAttention", points=1)
 def test_mha_own_matrices(student, rng):
-    """the four matrices are drawn from rng, differ, and come into the answer"""
+    """the four matrices are drawn from rng, scaled, differ, and come into the answer"""
     mha, twin = (student.MultiHeadAttention(15, 5, rng=np.random.default_rng(7)) for _ in range(2))
     other = student.MultiHeadAttention(15, 3, rng=np.random.default_rng(8))
     W = {name: expect.attribute(mha, name) for name in inputs.PROJECTIONS}
@@ -214,8 +214,14 @@ def test_mha_own_matrices(student, rng):
         expect.equal(expect.attribute(twin, name), matrix, label=f"{name} of a second object with an equal rng")
         if np.array_equal(matrix, expect.array(expect.attribute(other, name), like=matrix, label=name)):
             expect.fail(f"{name} is the same with another rng: draw it from the rng that is given")
+        size, due = float(np.sqrt(np.mean(np.square(matrix)))), 15**-0.5
+        if not 0.4 * due < size < 2 * due:  # a uniform draw has 0.6 of a normal one's
+            expect.fail(f"the entries of {name} have size {size:.2g}, due was about {due:.2g}: scale them by 1 / sqrt(d_model)")
     if len({matrix.tobytes() for matrix in W.values()}) < 4:
         expect.fail("two of the four matrices are equal: each is drawn on its own")
+    free, again = (expect.attribute(student.MultiHeadAttention(15, 5), "W_Q") for _ in range(2))
+    if np.array_equal(free, again):
+        expect.fail("two objects that were given no rng hold the same W_Q: draw it from a fresh np.random.default_rng()")
     x = inputs.values(rng, 2, 4, 15)
     due_output, due_weights = oracle.multi_head(x, W, 5)
     output, weights = expect.pair(expect.attribute(mha, "forward", callable_=True)(x))
