@@ -11,7 +11,10 @@ from .course import Rule
 from .notebooks import UNREADABLE, parse
 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-_TORCH = re.compile(rb"""\b(?:from|import)\s[^\n]*\btorch\b|["']torch\b""")
+_HEAVY = {
+    module: re.compile(rb"""\b(?:from|import)\s[^\n]*\b%b\b|["']%b\b""" % (name, name))
+    for module, name in (("torch", b"torch"), ("matplotlib.pyplot", b"matplotlib"))
+}
 _parsed = functools.lru_cache(maxsize=16)(ast.parse)
 
 
@@ -33,9 +36,9 @@ def rule_broken(source: bytes, function: str, rule: Rule) -> str | None:
     return None
 
 
-def imports_torch(source: bytes) -> bool:
-    """Whether a file or a notebook may import torch. When unsure it does: that costs time, and nothing else."""
-    return _TORCH.search(source) is not None
+def heavy_imports(source: bytes) -> set[str]:
+    """The modules slow to import that a file or a notebook may import. When unsure it does: that costs time, and nothing else."""
+    return {module for module, pattern in _HEAVY.items() if pattern.search(source)}
 
 
 @functools.lru_cache(maxsize=64)  # every check of an exercise asks

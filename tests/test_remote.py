@@ -369,7 +369,7 @@ def test_a_forged_error_is_only_text() -> None:
 
 def test_numpy_alone_imports_no_torch() -> None:
     """Torch is there before the wall where a module that will be asked may import it; what else is handed in does not count."""
-    loaded = "import sys\ndef f(): return 'tor' + 'ch' in sys.modules\n# no torch\n"
+    loaded = "import sys\ndef f(): return 'tor' + 'ch' in sys.modules\ndef p(): return 'mat' + 'plotlib.pyplot' in sys.modules\n"
     both = {"work": loaded.encode(), "other": b"import torch"}
     with Runner(Limits(), preload=("numpy",)) as runner:
         for asked, there in (("work", False), ("work other", True)):
@@ -383,6 +383,9 @@ def test_numpy_alone_imports_no_torch() -> None:
     ):
         with Runner(Limits(), preload=("numpy",)) as runner, runner.open({"work": (loaded + source).encode()}) as confined:
             assert confined.module("work").f() is True
+    plots = f"{loaded}def plot(x): from matplotlib import pyplot"
+    with Runner(Limits(), preload=("numpy",)) as runner, runner.open({"work": plots.encode()}) as confined:
+        assert (confined.module("work").p(), confined.module("work").f()) == (True, False)
 
 
 def test_a_torch_module_may_be_the_first_that_the_grader_sees_of_torch() -> None:

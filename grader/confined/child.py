@@ -222,7 +222,7 @@ def preload(names: Sequence[str]) -> bool:
     for name in (*new, "torch._dynamo") if "torch" in new else new:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
-    return bool(new)
+    return any(name in sys.modules for name in new)
 
 
 def watch(trace: int) -> None:

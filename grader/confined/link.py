@@ -7,7 +7,7 @@ import re
 import selectors
 import socket
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from . import wire
@@ -52,10 +52,10 @@ class Malformed(Exception):
 class Source(Protocol):
     """Where students' processes come from."""
 
-    def fork(self, *, torch: bool, twins: Mapping[str, str], device: str = "") -> tuple[int, list[socket.socket]]:
+    def fork(self, *, imports: Sequence[str], twins: Mapping[str, str], device: str = "") -> tuple[int, list[socket.socket]]:
         """A new process that has these twins, and our ends of its sockets: frames, what it prints, what faulthandler writes.
 
-        It has opened `device`, if that is not "".
+        It has imported `imports`, as far as they are installed, and opened `device`, if that is not "".
         """
 
     def trace(self, pid: int) -> None:
@@ -71,9 +71,11 @@ class Source(Protocol):
 class Link:
     """The line to one student's process."""
 
-    def __init__(self, source: Source, *, torch: bool, twins: Mapping[str, str], device: str, printed: int, flood: int) -> None:
+    def __init__(
+        self, source: Source, *, imports: Sequence[str], twins: Mapping[str, str], device: str, printed: int, flood: int
+    ) -> None:
         self.source, self.device, self.printed, self.flood = source, device, printed, flood
-        self.pid, self.sockets = source.fork(torch=torch, twins=twins, device=device)
+        self.pid, self.sockets = source.fork(imports=imports, twins=twins, device=device)
         self.frames, self.prints, self.traces = self.sockets
         self.tail, self.trace, self.total, self.writes = bytearray(), bytearray(), 0, False
         self.selector = selectors.DefaultSelector()

@@ -18,7 +18,7 @@ import numpy as np
 
 from ..course import Limits
 from ..notebooks import cells
-from ..source import imports_torch
+from ..source import heavy_imports
 from ..trouble import Kind, Trouble, raise_as
 from . import gpu as gpus
 from . import link, lockdown, sources, twins, wire
@@ -90,7 +90,7 @@ class Confined:
     def __init__(self, runner: Runner, modules: Mapping[str, bytes], forbid: Forbid, called: Collection[str]) -> None:
         """`called` are the modules that will be asked."""
         self.runner, self.modules, self.forbid, self.limits = runner, modules, forbid, runner.limits
-        self.torch = any(imports_torch(modules[name]) for name in called if name in modules)
+        self.heavy = sorted(set().union(*(heavy_imports(modules[name]) for name in called if name in modules)))
         self.cells = {name: cells(name, source) for name, source in modules.items()}
         self.files = {f"{name}.py": source for name, source in modules.items()}  # and cells, as tracebacks call them
         self.files |= {cell.file: cell.text.encode() for group in self.cells.values() for cell in group}
@@ -236,7 +236,7 @@ class Confined:
         if self.link is None:
             self.twins = set(self.runner.twins)
             most = {"printed": self.limits.printed_kb << 10, "flood": self.limits.reply_mb << 20}
-            self.link = link.Link(self.runner.source, torch=self.torch, twins=self.runner.twins, device=self.device, **most)
+            self.link = link.Link(self.runner.source, imports=self.heavy, twins=self.runner.twins, device=self.device, **most)
             self.generation += 1
             self.imported.clear()
             try:

@@ -64,7 +64,7 @@ class Warm:
             raise RunnerFailed("the zygote is gone") from None
         return self._answer()
 
-    def fork(self, *, torch: bool, twins: Mapping[str, str], device: str = "") -> tuple[int, list[socket.socket]]:
+    def fork(self, *, imports: Sequence[str], twins: Mapping[str, str], device: str = "") -> tuple[int, list[socket.socket]]:
         if self.failed:  # it would fail again, and cost seconds each time
             raise RunnerFailed(self.failed)
         if self.process.poll() is not None:
@@ -75,7 +75,7 @@ class Warm:
             for outer, inner in pairs:
                 outer_ends.enter_context(outer)
                 inner_ends.enter_context(inner)
-            order = {"torch": torch, "twins": twins, "device": device}
+            order = {"imports": imports, "twins": twins, "device": device}
             pid = self._ask("fork", [inner.fileno() for _, inner in pairs], **order)["pid"]
             outer_ends.pop_all()
         return pid, [outer for outer, _ in pairs]
@@ -105,8 +105,8 @@ class Spawned:
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
         self.ahead: _Started | None = None
 
-    def fork(self, *, torch: bool, twins: Mapping[str, str], device: str = "") -> tuple[int, list[socket.socket]]:
-        order = {"torch": torch, "twins": dict(twins)}
+    def fork(self, *, imports: Sequence[str], twins: Mapping[str, str], device: str = "") -> tuple[int, list[socket.socket]]:
+        order = {"imports": list(imports), "twins": dict(twins)}
         started, self.ahead = self.ahead, None
         if started is None or started.order != order or started.process.poll() is not None:
             self._drop(started)

@@ -17,7 +17,7 @@ def main() -> None:
     """Warm up, connect back to the grader three times, then serve. The command line holds one JSON object."""
     settings, why = json.loads(sys.argv[1]), ""
     try:
-        child.preload(["torch"] if settings["torch"] else [])
+        child.preload(settings["imports"])
         twins.make_all(settings["twins"])
     except Exception as error:
         why = f"{type(error).__name__}: {error}"

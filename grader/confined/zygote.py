@@ -51,7 +51,7 @@ class Zygote:
                 self.control.send(json.dumps(answer).encode())
 
     def do_fork(self, order: Mapping[str, Any], descriptors: list[int]) -> dict[str, Any]:
-        if any([order["torch"] and child.preload(["torch"]), twins.make_all(order["twins"])]):
+        if any([child.preload(order["imports"]), twins.make_all(order["twins"])]):
             _settle(self.policies.values())
         me, pid = os.getpid(), os.fork()
         if pid == 0:

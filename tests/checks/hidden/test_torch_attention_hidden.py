@@ -224,7 +224,8 @@ def test_mha_gradient(student, rng):
     given = {"x": x, **{f"{name}.weight": mha.get_parameter(f"{name}.weight") for name in W}}
     for mask, where in [(None, ""), (inputs.tensor(inputs.mask_of(rng, 4, 4)), " with a mask")]:
         own = inputs.tensor(array, grad=True)
-        due = torch.autograd.grad(reference(own, own, own, attn_mask=mask)[0], [own, *reference.parameters()], upstream)
+        sent_back = (reference(own, own, own, attn_mask=mask)[0] * upstream).sum()
+        due = torch.autograd.grad(sent_back, [own, *reference.parameters()])
         output, _ = expect.pair(mha(x) if mask is None else mha(x, mask))
         expect.array(output, like=x, shape=(2, 4, 15))
         found = expect.gradients(output, upstream, given)
