@@ -6,7 +6,7 @@ import contextlib
 import os
 import stat
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from .course import HERE
@@ -33,11 +33,14 @@ class Submission:
     sources: Mapping[str, bytes]
     refused: Mapping[str, str] = field(default_factory=dict)
     paths: Mapping[str, Path] = field(default_factory=dict)
+    passed_over: tuple[str, ...] = ()  # notebooks that were not read, because a .py file of the same name stands beside them
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What the one who handed it in should know before they wonder at a 0."""
-        return () if self.sources or self.refused else ("no exercise file was found in what was handed in",)
+        if not self.sources and not self.refused:
+            return ("no exercise file was found in what was handed in",)
+        return tuple(f"{name} was not graded: the .py file beside it was" for name in self.passed_over)
 
 
 def read_submission(path: Path, modules: Sequence[str]) -> Submission:
@@ -50,7 +53,10 @@ def read_submission(path: Path, modules: Sequence[str]) -> Submission:
     except (OSError, ValueError) as error:
         raise SubmissionError(f"{path} can't be read: {_reason(error)}") from None
     if stat.S_ISDIR(info.st_mode):
-        return collect(path.resolve().name, _files_in(path, modules) or _files_below(path, modules))
+        found = _files_in(path, modules) or _files_below(path, modules)
+        notebooks = (file.with_suffix(".ipynb") for file in found.values() if file.suffix == ".py")
+        over = tuple(notebook.name for notebook in notebooks if notebook.exists())
+        return replace(collect(path.resolve().name, found), passed_over=over)
     if path.suffix not in (".py", ".ipynb"):
         raise SubmissionError(f"{path} is no submission: a folder (a zip unpacked), a .py file or a notebook (.ipynb) was due")
     module = module_named(path.stem, modules)

@@ -22,7 +22,7 @@ from grading import ROOT, replaced
 
 from grader.build import BEGIN, END
 from grader.course import Course
-from grader.release import write, zipped
+from grader.release import ReleaseError, write, zipped
 
 LONG = 25  # characters of a statement without spaces, from which on it is no coincidence
 SPLIT = ("x = x.reshape(B, n, num_heads, d_model // num_heads)", "return x.reshape(B, num_heads, n, d_model // num_heads)")
@@ -108,6 +108,8 @@ def test_a_place_that_is_taken_is_refused_at_once_and_a_new_one_is_made(tmp_path
         command = [sys.executable, "-m", "grader", "release", str(taken), "--for", "students"]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=10, check=False)
         assert (done.returncode, done.stderr) == (2, f"grader: {taken} is there already: give a new name, or remove it first\n")
+    with pytest.raises(ReleaseError, match=r"a folder or a \.zip was due"):
+        write({"a": b"b"}, tmp_path / "workspace.tar.gz")
     write({"a": b"b"}, tmp_path / "no/folder.zip")
     assert (tmp_path / "no/folder.zip").is_file()
 

@@ -37,6 +37,13 @@ def test_a_name_put_before_a_file_in_a_folder_is_read_too(tmp_path: Path) -> Non
     assert submission.notes
 
 
+def test_a_notebook_that_a_file_stands_before_is_told(tmp_path: Path) -> None:
+    for name in ("numpy_attention.py", "numpy_attention.ipynb", "torch_attention.ipynb"):
+        (tmp_path / name).write_text('{"cells": []}')
+    submission = read_submission(tmp_path, MODULES)
+    assert submission.notes == ("numpy_attention.ipynb was not graded: the .py file beside it was",)
+
+
 def test_files_in_a_folder_inside_are_found_and_the_least_deep_count(tmp_path: Path) -> None:
     for place, text in (("hw/old", "x = 0\n"), ("hw", "x = 1\n"), (".git", "x = 2\n"), ("__MACOSX", "x = 3\n")):
         (tmp_path / place).mkdir(parents=True, exist_ok=True)

@@ -12,6 +12,7 @@ from ..course import Course
 
 AUDIENCES = ("students", "nbgrader", "gradescope", "github")
 Files = dict[str, bytes]  # by path with forward slashes, relative to the destination
+ARCHIVES = (".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar")
 DATE = (1980, 1, 1, 0, 0, 0)  # the same bytes whenever it is made
 
 
@@ -43,7 +44,9 @@ def write(files: Mapping[str, bytes], destination: Path) -> None:
 
 
 def refuse_taken(destination: Path) -> None:
-    """Raise ReleaseError when something is there already, other than an empty folder for files."""
+    """Raise ReleaseError when something is there already, other than an empty folder for files, and for other archives."""
+    if destination.name.endswith(ARCHIVES):
+        raise ReleaseError(f"{destination} can't be made: a folder or a .zip was due")
     if destination.exists() and (destination.suffix == ".zip" or not destination.is_dir() or any(destination.iterdir())):
         raise ReleaseError(f"{destination} is there already: give a new name, or remove it first")
 

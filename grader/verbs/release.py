@@ -22,6 +22,7 @@ def release(course: Course, destination: Path, audience: str) -> None:
 
     try:
         releasing.refuse_taken(destination)  # making the files takes a minute
+        click.echo("making the files: this may take a minute ...", err=True)
         files = releasing.release(course, audience)
         releasing.write(files, destination)
     except (ReleaseError, BuildError) as error:
