@@ -51,7 +51,8 @@ class Zygote:
                 self.control.send(json.dumps(answer).encode())
 
     def do_fork(self, order: Mapping[str, Any], descriptors: list[int]) -> dict[str, Any]:
-        if any([child.preload(order["imports"]), twins.make_all(order["twins"])]):
+        new = child.preload(order["imports"]), twins.make_all(order["twins"])
+        if any(new):
             _settle(self.policies.values())
         me, pid = os.getpid(), os.fork()
         if pid == 0:
