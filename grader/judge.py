@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 import pytest
 
@@ -25,6 +26,7 @@ class Verdict:
 
 
 PASSED = Verdict("passed")
+NO_TORCH = Verdict("skipped", "torch is not installed here: pip install torch")
 
 
 def judge(error: BaseException | None, exercise: str, course: Course, files: Mapping[str, str]) -> Verdict:
@@ -36,6 +38,8 @@ def judge(error: BaseException | None, exercise: str, course: Course, files: Map
     if error is None:
         return PASSED
     trouble = trouble_of(error, files)
+    if (trouble is None or trouble.kind == "import") and "No module named 'torch'" in str(error) and not find_spec("torch"):
+        return NO_TORCH
     if trouble is not None:
         return _in_the_student(trouble, exercise, course)
     if isinstance(error, AssertionError):

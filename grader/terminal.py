@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 import time
@@ -18,19 +19,15 @@ from rich.text import Text
 from .course import Course
 from .formats.escape import printable
 from .formats.text import COLOUR, bar, points_of, told
-from .report import Exercise, Report
-from .watch import Event, Graded, Saved
+from .report import Exercise, Report, number
+from .watch import STOPPED, Event, Graded, Saved
 
 INDENT = 2
 MARKS = {"passed": "+", "failed": "x", "crashed": "x", "todo": ".", "blocked": ".", "skipped": "-", "broken": "!"}
 DOWN, UP = ("down", "page down", " ", "j"), ("up", "page up", "b", "k")
 _SEQUENCES = {
-    b"\x1b[A": "up",
-    b"\x1b[B": "down",
-    b"\x1b[5~": "page up",
-    b"\x1b[6~": "page down",
-    b"\x1bOA": "up",
-    b"\x1bOB": "down",
+    **{b"\x1b[A": "up", b"\x1b[B": "down", b"\x1bOA": "up", b"\x1bOB": "down"},
+    **{b"\x1b[5~": "page up", b"\x1b[6~": "page down", b"\x1a": STOPPED},
 }
 _WINDOWS = {"H": "up", "P": "down", "I": "page up", "Q": "page down"}
 
@@ -157,11 +154,12 @@ def _row(name: str, exercise: Exercise, width: int, style: str = "") -> Text:
 
 
 def _next(seen: Seen, report: Report, width: int) -> list[Text]:
-    notes = [line for note in report.notes for line in _wrapped(Text(printable(note), style="cyan"), width)]
+    left_out = (f"left out: {number(round(points, 2))} points, {why}" for why, points in report.left_out.items())
+    notes = [line for note in (*report.notes, *left_out) for line in _wrapped(Text(printable(note), style="cyan"), width)]
     broken = next((exercise for exercise in report.exercises if exercise.status == "broken"), None)
     exercise = broken or report.next
     if exercise is None:
-        whole = len(report.exercises) == len(seen.course.exercises)
+        whole = len([exercise for exercise in report.exercises if exercise.max_score]) == len(seen.course.exercises)
         words = Text("Every check passes.", style="bold green").append(
             f"\n\n{seen.course.celebration}" if whole else "", style="not bold"
         )
@@ -215,7 +213,12 @@ class Screen:
         self.stack.close()
 
     def show(self, event: Event | str | None) -> None:
-        """Draw anew after an event or a key, or None when some time has passed."""
+        """Draw anew after an event or a key, or None when some time has passed. After Ctrl-Z, once it goes on."""
+        if event == STOPPED:
+            self.__exit__()
+            os.kill(0, signal.SIGTSTP)  # as the key would, to who started us too
+            self.__enter__()
+            self.drawn = None
         width, height = self.console.size
         if event is not None:
             self.seen = after(self.seen, event, page=height - 2)
@@ -257,7 +260,7 @@ def keys(tell: Callable[[str], None]) -> Iterator[None]:
 
 @contextmanager
 def _raw() -> Iterator[Callable[[], str]]:
-    """A function that waits a moment for a key; Ctrl-C stays what it is."""
+    """A function that waits a moment for a key, Ctrl-Z among them; Ctrl-C stays what it is."""
     if sys.platform == "win32":
         yield _windows_key
         return
@@ -277,6 +280,9 @@ def _raw() -> Iterator[Callable[[], str]]:
         return _SEQUENCES.get(data) or data[:1].decode("ascii", "ignore").lower()
 
     tty.setcbreak(keyboard)
+    ours = termios.tcgetattr(keyboard)
+    ours[6][termios.VSUSP] = bytes([os.fpathconf(keyboard, "PC_VDISABLE")])  # Ctrl-Z waits until all is given back
+    termios.tcsetattr(keyboard, termios.TCSADRAIN, ours)
     try:
         yield key
     finally:

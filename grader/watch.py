@@ -25,6 +25,7 @@ from .submission import Submission, SubmissionError, read_submission
 LOOK_MS = 1000  # so often it looks by itself: on network mounts nobody says that a file was saved
 STEP_MS, GROUP_MS = 10, 200  # several files saved at once are one save
 PATIENCE, TICK, LONG = 0.1, 0.25, 1.0  # seconds
+STOPPED = "ctrl-z"  # the key after which this process may have stood still
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,11 @@ class Grading:
         with self.changed:
             self.newest = submission
             self.changed.notify()
+
+    def again(self) -> None:
+        """Grade the same anew: what was waited for while this process stood still came too late."""
+        if self.newest is not None:
+            self.grade(replace(self.newest))
 
     def close(self) -> None:
         """End the session, and with it every process that it started."""
@@ -249,6 +255,8 @@ def events(
                 yield None
                 continue
             yield event
+            if event == STOPPED:
+                grading.again()
             if isinstance(event, Ended):
                 return
     finally:

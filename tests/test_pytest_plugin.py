@@ -230,6 +230,33 @@ def test_what_keeps_a_file_from_being_imported_is_told_once(tiny: pytest.Pyteste
     assert sum("is no Python" in line for line in result.outlines) == 2  # in the first failure, and in the summary
 
 
+NO_TORCH = """
+from importlib.machinery import PathFinder
+
+find = PathFinder.find_spec
+PathFinder.find_spec = lambda name, *more: None if name == "torch" else find(name, *more)
+"""
+
+
+@pytest.mark.parametrize("where", ["the student's file", "the check"])
+def test_what_needs_torch_is_left_out_where_there_is_none(tiny: pytest.Pytester, where: str) -> None:
+    (tiny.path / "conftest.py").write_text(NO_TORCH)
+    config = tiny.path / "pyproject.toml"
+    config.write_text(
+        config.read_text().replace('title = "Tiny"', 'title = "Tiny"\ncelebration = "Now you can count backwards."')
+    )
+    path = tiny.path / "tests/checks/visible/test_tiny.py"
+    if where == "the check":
+        path.write_text(path.read_text().replace('"""twice 3 is 6"""', '"""twice 3 is 6"""\n    import torch'))
+    result = run(tiny, "import torch\n" * (where != "the check") + dedent(RIGHT))
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["*points, torch is not installed here: pip install torch"])
+    result.stdout.no_fnmatch_line("*the grader broke*")
+    result.stdout.no_fnmatch_line("*crashed*")
+    assert sum("pip install torch" in line for line in result.outlines) == 1
+    result.stdout.no_fnmatch_line("*backwards*")  # no celebration of half a lesson
+
+
 @pytest.fixture
 def diagnosed(tiny: pytest.Pytester) -> pytest.Pytester:
     """The tiny course with a catalogue that knows nothing, and a symptom that asks the student's function once more."""

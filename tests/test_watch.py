@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -159,6 +159,14 @@ def test_what_a_student_wrote_can_not_move_the_cursor(course: Course) -> None:
         text = "\n".join(drawn(shown, 80, 24))
         assert not set("\x1b\x9b\u202e") & set(text)
         assert "\\x1b[2J" in text
+
+
+def test_what_is_left_out_is_said_with_its_reason(course: Course) -> None:
+    skipped = check("torch_attention.split_heads", "head 0 comes first", "skipped", "torch is not installed here")
+    seen = after(Seen(replace(course, celebration="You did it")), Graded(report_of(course, skipped), True, 0.1), 22)
+    text = "\n".join(drawn(seen, 80, 24))
+    assert "left out: 1 points, torch is not installed here" in text
+    assert "You did it" not in text
 
 
 def test_the_end_is_celebrated_when_the_whole_lesson_is_done(course: Course) -> None:
@@ -504,10 +512,10 @@ def test_the_first_word_is_right_too(evening: tuple[list[Any], dict[str, Any]]) 
 class Terminal:
     """`grader watch` on a terminal of 80 columns and 24 lines, and what stands on it."""
 
-    def __init__(self, root: Path, folder: Path) -> None:
+    def __init__(self, root: Path, folder: Path, before: Sequence[str] = ()) -> None:
         pexpect, self.pyte = pytest.importorskip("pexpect"), pytest.importorskip("pyte")
         environment = {**os.environ, "TERM": "xterm-256color"}
-        command = ["-m", "grader", "--course", str(root), "watch", str(folder)]
+        command = [*before, "-m", "grader", "--course", str(root), "watch", str(folder)]
         self.gone, self.late = pexpect.EOF, pexpect.TIMEOUT
         self.process = pexpect.spawn(sys.executable, command, dimensions=(24, 80), env=environment, timeout=LONG)
         self.screen = self.pyte.Screen(80, 24)
@@ -610,6 +618,61 @@ def test_a_terminal_is_as_it_was_after_an_interrupt(terminal: Terminal, how: str
     else:
         terminal.process.kill(signal.SIGTERM)
     assert terminal.ended() == 130
+
+
+SHELL = """
+import os, signal, sys, termios
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+before = termios.tcgetattr(0)
+job = os.fork()
+if job == 0:
+    os.setpgid(0, 0)
+    signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+    os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+while True:
+    os.tcsetpgrp(0, job)
+    status = os.waitpid(job, os.WUNTRACED)[1]
+    os.tcsetpgrp(0, os.getpid())
+    if not os.WIFSTOPPED(status):
+        sys.exit(os.waitstatus_to_exitcode(status))
+    input("stopped, terminal " + ("as it was" if termios.tcgetattr(0) == before else "spoilt"))
+    os.tcsetpgrp(0, job)
+    os.killpg(job, signal.SIGCONT)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pexpect needs a POSIX terminal")
+def test_ctrl_z_gives_the_terminal_back_and_fg_takes_it_again(tiny: Path, tmp_path: Path) -> None:
+    put(tmp_path, RIGHT)
+    terminal = Terminal(tiny, tmp_path, ["-c", SHELL])
+    terminal.until("5 of 5 points", "graded in")
+    put(tmp_path, LOOP)
+    terminal.until("running")
+    terminal.process.send("\x1a")
+    terminal.until("stopped, terminal as it was")
+    assert terminal.raw.rfind(b"\x1b[?25h") > terminal.raw.rfind(b"\x1b[?25l")  # the cursor is seen
+    assert terminal.raw.rfind(b"\x1b[?1049l") > terminal.raw.rfind(b"\x1b[?1049h")
+    put(tmp_path, STUB)
+    terminal.process.send("\n")
+    terminal.until("0 of 5 points", "Next: tiny.double", "h hint  l list  q quit", "graded in")
+    terminal.process.send("q")
+    assert terminal.ended() == 0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pexpect needs a POSIX terminal")
+def test_what_was_stopped_meanwhile_is_not_late(tiny: Path, tmp_path: Path) -> None:
+    put(tmp_path, RIGHT)
+    terminal = Terminal(tiny, tmp_path, ["-c", SHELL])
+    terminal.until("5 of 5 points", "graded in")
+    put(tmp_path, f"import time\n{WRONG}".replace("return x * 3", "time.sleep(1.2)\n    return x * 3"))
+    terminal.until("running")
+    terminal.process.send("\x1a")
+    terminal.until("stopped, terminal as it was")
+    time.sleep(2)
+    terminal.process.send("\n")
+    assert "ran longer" not in terminal.until("double(3) is 9, due was 6", "graded in")
+    terminal.process.send("q")
+    assert terminal.ended() == 0
 
 
 @pytest.mark.parametrize("absent", ["termios tty select.poll fcntl resource pwd", "msvcrt winreg"])

@@ -101,15 +101,21 @@ def cold(workspace: Path, rounds: int) -> dict[str, tuple[float, float]]:
 
 
 def edits() -> dict[str, list[dict[str, str]]]:
-    """What is saved: two versions of some files, in turn."""
+    """What is saved: two versions of some files, in turn. Each save changes what its name says, and so has a first word."""
     right = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "solutions").glob("*.py")}
     numpy, torch = "numpy_attention.py", "torch_attention.py"
-    longer = "\n\n\ndef merge_heads(x):\n    b, h, n, d = x.shape\n    return x.swapaxes(1, 2).reshape(b, n, h * d)\n"
-    wrong = "\n\n\ndef merge_heads(x):\n    b, h, n, d = x.shape\n    return x.reshape(b, n, h * d)\n"
+    lines = {
+        "right": [
+            "b, h, n, d = x.shape\n    return x.swapaxes(1, 2).reshape(b, n, h * d)",
+            "return x.swapaxes(1, 2).reshape(len(x), x.shape[2], -1)",
+        ],
+        "wrong": ["b, h, n, d = x.shape\n    return x.reshape(b, n, h * d)", "return x.reshape(len(x), x.shape[2], -1)"],
+    }
+    made = {name: [f"\n\n\ndef merge_heads(x):\n    {code}\n" for code in codes] for name, codes in lines.items()}
     return {
-        "one exercise (NumPy), right": [{numpy: right[numpy]}, {numpy: right[numpy] + longer}],
-        "one exercise (NumPy), wrong": [{numpy: right[numpy]}, {numpy: right[numpy] + wrong}],
-        "one exercise (PyTorch), right": [{torch: right[torch]}, {torch: right[torch] + longer}],
+        "one exercise (NumPy), right": [{numpy: right[numpy] + text} for text in made["right"]],
+        "one exercise (NumPy), wrong": [{numpy: right[numpy] + text} for text in made["wrong"]],
+        "one exercise (PyTorch), right": [{torch: right[torch] + text} for text in made["right"]],
         "all files": [right, {name: f"{text}\n# saved\n" for name, text in right.items()}],
     }
 
