@@ -325,3 +325,40 @@ def test_no_more_pairs_than_allowed_are_tried(catalogue: Catalogue, monkeypatch:
     assert [mistake.name for mistake in catalogue.diagnose("m.recipe", calls)] == ["minus_one", "tripled"]
     monkeypatch.setattr(diagnose, "MOST_PAIRS", 0)
     assert catalogue.diagnose("m.recipe", calls) == ()
+
+
+def test_a_layers_right_parts_run_once_a_call_whatever_wrong_parts_do_to_their_answers(
+    catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    ran: list[str] = []
+
+    def first(x: Any) -> Any:
+        ran.append("first")
+        return x + 1
+
+    def then(x: Any) -> Any:
+        return 2 * x
+
+    class Layer(torch.nn.Module):
+        def forward(self, x: Any, *, first: Any = first, then: Any = then) -> Any:
+            return then(first(x)), first(x)
+
+    def wrong(name: str, part: Any) -> None:
+        part.__name__, part.__doc__ = name, f"{name}.\n\nHint: Why?"
+        instead_of(then)(part)
+
+    wrong("in_place", lambda x: x.mul_(3))
+    for factor in (3, 4, 5, 6):
+        wrong(f"times_{factor}", lambda x, factor=factor: factor * x)
+
+    class Student(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return 6 * (x + 1), x + 1
+
+    calls: list[Call] = []
+    Recorder(SimpleNamespace(Layer=Student), calls).Layer().forward(torch.arange(3.0))
+    found = Catalogue(lambda: {"m.Layer": Layer})
+    assert [mistake.name for mistake in found.diagnose("m.Layer", calls)] == ["times_6"]
+    assert len(ran) < 12  # twice for each of six, were nothing kept

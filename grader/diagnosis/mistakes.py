@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ..report import Mistake
+from .kept import Slot
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _REGISTERED: dict[Callable[..., Any], list[Wrong]] = {}
@@ -31,7 +32,7 @@ class Variant:
     mistakes: tuple[Mistake, ...]
     slots: tuple[str, ...]
 
-    @property
+    @functools.cached_property
     def name(self) -> str:
         return "+".join(mistake.name for mistake in self.mistakes)
 
@@ -74,12 +75,12 @@ def singles(recipe: Callable[..., Any], module: str) -> Iterator[Variant]:
 def pairs(recipe: Callable[..., Any], module: str) -> Iterator[Variant]:
     """Every variant with two wrong parts in different slots."""
     yield from _inside(pairs, recipe, module)  # both wrong parts inside one slot
-    slots = list(_slots(recipe).items())
-    for index, (slot, part) in enumerate(slots):
-        for other_slot, other in slots[index + 1 :]:
-            for first, second in itertools.product(singles(part, module), singles(other, module)):
-                call = functools.partial(recipe, **{slot: first.call, other_slot: second.call})
-                yield Variant(call, first.mistakes + second.mistakes, (slot, other_slot))
+    slots = _slots(recipe).items()
+    wrong = [[(slot, it.mistakes, Slot(part, it.call, wrong=True)) for it in singles(part, module)] for slot, part in slots]
+    for firsts, seconds in itertools.combinations(wrong, 2):
+        for (slot, mistakes, part), (other, others, other_part) in itertools.product(firsts, seconds):
+            call = functools.partial(whole(recipe), **{slot: part, other: other_part})
+            yield Variant(call, mistakes + others, (slot, other))
 
 
 def _inside(variants: Callable[..., Iterator[Variant]], recipe: Callable[..., Any], module: str) -> Iterator[Variant]:
@@ -87,8 +88,20 @@ def _inside(variants: Callable[..., Iterator[Variant]], recipe: Callable[..., An
     methods = _methods(recipe) if inspect.isclass(recipe) else {}
     for name, part in {**methods, **_slots(recipe)}.items():
         for variant in variants(part, module):
-            call = _with_method(recipe, name, variant.call) if methods else functools.partial(recipe, **{name: variant.call})
+            slot = {} if methods else {name: Slot(part, variant.call, wrong=True)}
+            call = _with_method(whole(recipe), name, variant.call) if methods else functools.partial(whole(recipe), **slot)
             yield Variant(call, variant.mistakes, tuple(f"{name}.{deep}" for deep in variant.slots))
+
+
+@functools.cache
+def whole(recipe: Callable[..., Any]) -> Callable[..., Any]:
+    """`recipe` with nothing wrong, as its variants are made: what its parts answer can be kept."""
+    if inspect.isclass(recipe):
+        for name, method in _methods(recipe).items():
+            recipe = _with_method(recipe, name, whole(method)) if _slots(method) else recipe
+        return recipe
+    slots = {slot: Slot(part, whole(part)) for slot, part in _slots(recipe).items()}
+    return functools.partial(recipe, **slots) if slots else recipe
 
 
 def grafted(recipe: Callable[..., Any], own: Mapping[Callable[..., Any], Callable[..., Any]]) -> Callable[..., Any]:
@@ -103,6 +116,7 @@ def grafted(recipe: Callable[..., Any], own: Mapping[Callable[..., Any], Callabl
     return functools.partial(recipe, **changed) if changed else recipe
 
 
+@functools.cache
 def _slots(recipe: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
     if inspect.isclass(recipe) or not callable(recipe):
         return {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import functools
 import hashlib
 import inspect
@@ -20,6 +19,7 @@ import numpy as np
 from ..confined.chance import seeded
 from ..confined.remote import RemoteObject
 from ..trouble import Trouble
+from .kept import Kept, alike, duplicate
 from .seen import Seen, attributes_of, feed, gradients_of, is_module, kind_of, leaves, models, numbers_in, parts_of, same
 
 ATTRIBUTES = "its attributes"  # in place of a method: what was made is looked at
@@ -61,8 +61,15 @@ class Call:
 
     @functools.cached_property
     def instances(self) -> dict[Any, Any]:
-        """Instances ready for this call, by the function that initialised them: recipes are replayed on copies of these."""
-        return {}
+        """Instances for this call, by the function that initialised them, and their attributes: recipes are replayed on these."""
+        before = self.earlier[-1] if self.earlier else None
+        return before.instances if before and before.state is self.state and before.training is self.training else {}
+
+    @functools.cached_property
+    def kept(self) -> Kept | None:
+        """What right parts answer in this call, for variants that differ in others; only where tensors are, which cost most."""
+        tensors = [leaf for leaf in leaves((self.args, dict(self.kwargs))) if kind_of(leaf) == "tensor"]
+        return Kept(*_arguments(self)) if tensors and not self.modes else None
 
     @functools.cached_property
     def cost(self) -> tuple[bool, int, int]:
@@ -95,14 +102,18 @@ class Call:
         return int.from_bytes(self.digest[:6], "big")
 
 
-def replay(call: Call, target: Callable[..., Any], *, back: bool = True, shared: bool = False, luck: int = 0) -> Seen:
+def replay(
+    call: Call, target: Callable[..., Any], *, back: bool = True, shared: bool = False, luck: int = 0, kept: Kept | None = None
+) -> Seen:
     """What `target` (a function or class like the one recorded) gives on the same call, and `back`, its gradients.
 
-    `shared` is for the course's own classes: equal instances are made only once a call. Other `luck` draws other random numbers.
+    `shared` is for the course's own classes: equal instances are made only once a call, and right parts may answer from what
+    is `kept`. Other `luck` draws other random numbers.
     """
-    args, kwargs = _arguments(call)
+    args, kwargs = kept.given if kept else _arguments(call)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
+        method = target
         if call.method:
             try:
                 made = _shared(call, target) if shared else _instance(call, target)
@@ -110,12 +121,16 @@ def replay(call: Call, target: Callable[..., Any], *, back: bool = True, shared:
                     return attributes_of({name: getattr(made, name) for name in args})
                 if getattr(target, "remembers", False):  # see `instead_of`
                     _relive(made, call.earlier)
-                target = getattr(made, call.method)
+                method = getattr(made, call.method)
             except Exception as error:
                 return Seen(_kind_of(error))
-        with seeded(call.seed + luck):
-            answer, seen, _ = observe(call, target, args, kwargs, back)
-            return seen if seen.error else replace(seen, parts=tuple(parts_of(answer)))
+        with seeded(call.seed + luck), kept.used(substitutes=not back) if kept else contextlib.nullcontext():
+            answer, seen, _ = observe(call, method, args, kwargs, back)
+        if kept and kept.spoilt:
+            del vars(call)["kept"]
+            return replay(call, target, back=back, shared=shared)
+        looks = kept.looks_at(answer) if kept else None
+        return seen if seen.error else replace(seen, parts=tuple(parts_of(answer, looks)))
 
 
 def _arguments(call: Call) -> Any:
@@ -159,42 +174,12 @@ def _kind_of(error: Exception) -> str:
     return next(kind.__name__ for kind in type(error).__mro__ if kind.__module__ == "builtins")
 
 
-def duplicate(value: Any, memo: dict[int, Any] | None = None) -> Any:
-    """A copy of nested arguments that later changes can't reach; strides, requires_grad and what is the same object stay."""
-    memo = {} if memo is None else memo
-    if id(value) not in memo:
-        memo[id(value)] = _duplicate(value, memo)
-    return memo[id(value)]
-
-
-def _duplicate(value: Any, memo: dict[int, Any]) -> Any:
-    kind = kind_of(value)
-    if kind == "tensor":
-        if value.device.type == "meta":
-            return value
-        dense = value.detach() if 0 not in value.stride() else value.detach()[_dense(value.stride())]
-        return dense.clone().expand(value.shape).requires_grad_(value.requires_grad)
-    if kind == "array":
-        dense = value if 0 not in value.strides else value[_dense(value.strides)]
-        return np.broadcast_to(dense.copy(order="K"), value.shape) if dense is not value else value.copy(order="K")
-    if isinstance(value, tuple | list):
-        return type(value)(duplicate(item, memo) for item in value)
-    if isinstance(value, dict):
-        return {key: duplicate(item, memo) for key, item in value.items()}
-    return copy.deepcopy(value) if isinstance(value, np.random.Generator) else value
-
-
-def _dense(strides: tuple[int, ...]) -> tuple[slice, ...]:
-    """Of axes that an expanded array only repeats, the first."""
-    return tuple(slice(0, 1) if stride == 0 else slice(None) for stride in strides)
-
-
 def _instance(call: Call, cls: Callable[..., Any]) -> Any:
     args, kwargs = duplicate(call.made)
     made = cls(*args, **kwargs)
     if is_module(made):
         dtype = next((tensor.dtype for tensor in call.state.values() if tensor.is_floating_point()), None)
-        if dtype is not None:
+        if dtype is not None and any(tensor.dtype != dtype for tensor in (*made.parameters(), *made.buffers())):
             made.to(dtype)
         made.load_state_dict(call.state, strict=False)
         made.train(call.training)
@@ -216,9 +201,12 @@ def _shared(call: Call, cls: Any) -> Any:
     if not inspect.isclass(cls):
         return _instance(call, cls)
     if cls.__init__ not in call.instances:
-        call.instances[cls.__init__] = _instance(call, cls)
-    made = copy.copy(call.instances[cls.__init__])
+        made = _instance(call, cls)
+        call.instances[cls.__init__] = made, dict(vars(made))
+    made, attributes = call.instances[cls.__init__]
     made.__class__ = cls
+    vars(made).clear()  # the last one may have set others
+    vars(made).update(attributes)
     return made
 
 
@@ -257,7 +245,9 @@ class Recorder:
 
         def method(method: str, target: Callable[..., Any], args: Any, kwargs: Any) -> Any:
             state, training = (owner.state_dict(), bool(owner.training)) if is_module(owner) else (owner._state, False)
-            kept, state = duplicate((args, kwargs)), duplicate(dict(state))
+            kept, state = duplicate((args, kwargs)), dict(state)
+            known = earlier[-1].state if earlier else {}
+            state = known if alike([*known.items()], [*state.items()]) else duplicate(state)
             arrays = enumerate(leaf for leaf in leaves((args, kwargs)) if kind_of(leaf))
             results = frozenset(place for place, leaf in arrays if not getattr(leaf, "is_leaf", True))
             call = Call(name, kept[0], kept[1], method, made, state, training, earlier=tuple(earlier), results=results)

@@ -98,18 +98,21 @@ def leaves(value: Any) -> list[Any]:
     return [value]
 
 
-def parts_of(answer: Any) -> Iterator[Part]:
-    """The parts of an answer, or the first of very many; a list and a tuple are the same sequence."""
-    return itertools.islice(_parts(answer), MOST_PARTS)
+def parts_of(answer: Any, looks: dict[int, Part | None] | None = None) -> Iterator[Part]:
+    """The parts of an answer, or the first of very many; a list and a tuple are the same sequence. `looks` are kept, by id."""
+    return itertools.islice(_parts(answer, looks or {}), MOST_PARTS)
 
 
-def _parts(answer: Any) -> Iterator[Part]:
+def _parts(answer: Any, looks: dict[int, Part | None]) -> Iterator[Part]:
     if not isinstance(answer, tuple | list | dict):
-        yield part_of(answer)
+        part = looks.get(id(answer)) or part_of(answer)
+        if id(answer) in looks:
+            looks[id(answer)] = part
+        yield part
         return
     yield Part(("dict", len(answer), *list(answer)[:MOST_PARTS]) if isinstance(answer, dict) else ("sequence", len(answer)))
     for item in answer.values() if isinstance(answer, dict) else answer:
-        yield from _parts(item)
+        yield from _parts(item, looks)
 
 
 def gradients_of(answer: Any, wanted: list[Any]) -> Iterator[Part]:

@@ -97,6 +97,9 @@ def test_classify_by_entropy(student):
     for n in (6, 11):
         expect.text(student.classify_head(inputs.head(n, far=0.81, next=0.19)), "focused", "the name for entropy 0.49")
         expect.text(student.classify_head(inputs.head(n, far=0.79, next=0.21)), "broad", "the name for entropy 0.51")
+        one_even = inputs.head(n, far=1.0)
+        one_even[2] = 1 / n
+        expect.text(student.classify_head(one_even), "focused", "the name when one query of many looks everywhere")
 
 
 @pytest.mark.check("head_analysis.classify_head", points=0.25)

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from checks import torch
-from grader.diagnosis.recording import Call, duplicate
+from grader.diagnosis.kept import duplicate
+from grader.diagnosis.recording import Call
 from grader.trouble import Stopped
 
 Arrays = dict[str, Any]  # by name; numbers are float64, masks bool
