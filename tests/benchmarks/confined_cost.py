@@ -43,6 +43,8 @@ def main() -> None:
     modules = {name: (ROOT / "solutions" / f"{name}.py").read_bytes() for name in names}
     x, q = np.ones((2, 3, 4)), torch.ones(2, 3, 4, 5)
     walls, memories = [], []
+    if hasattr(os, "sched_setaffinity"):  # as a class's worker does, see grader/classes/workers.py
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     with Runner(Limits()) as runner:
         assert isinstance(runner.source, Warm)
         before = 0.0
