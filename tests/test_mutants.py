@@ -19,8 +19,7 @@ from proof import Proven, prove
 from grader.course import Course
 
 # Each survivor changes nothing that was promised: the changed line, and why.
-STARTS = "self.W_Q, self.W_K, self.W_V, self.W_O = rng.standard_normal((4, d_model, d_model))"
-DEVICE, START = "on a CPU the default device is that of the inputs", "how large the matrices start is free"
+DEVICE, START = "on a CPU the default device is that of the inputs", "a draw that is not normal starts about as large"
 THRESHOLD = "no check stands exactly on this threshold, where the number may be off by a rounding"
 EQUIVALENT: dict[str, dict[str, str]] = {
     "numpy_attention.softmax": {
@@ -29,9 +28,7 @@ EQUIVALENT: dict[str, dict[str, str]] = {
         "with np.errstate():": "it only silences a warning",
     },
     "numpy_attention.MultiHeadAttention": {
-        f"{STARTS} / (d_model * 0.5)": START,
-        f"{STARTS} / d_model ** 1.5": START,
-        f"{STARTS} * d_model ** 0.5": START,
+        "self.W_Q, self.W_K, self.W_V, self.W_O = rng.standard_normal((4, d_model, d_model)) / (d_model * 0.5)": START,
     },
     "torch_attention.efficient_mha": {"future = causal_mask(n_q, n_k)": DEVICE},
     "grouped_query.GroupedQueryAttention": {"keys = torch.arange(k.shape[2])": DEVICE},
