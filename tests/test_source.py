@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from grader.course import Rule
-from grader.source import made_of, rule_broken
+from grader.source import heavy_imports, made_of, rule_broken
 
 FORBID = Rule(forbid=("fused",))
 REQUIRE = Rule(require=("fused",))
@@ -58,3 +58,18 @@ def test_what_a_function_is_made_of_can_not_be_told_beside_a_cell_that_is_no_pyt
     cells = b"# %% cell 1\ndef f(x):\n    return x\n# %% cell 2\n"
     assert made_of(cells, "f") == (b"def f(x):\n    return x",)
     assert made_of(cells + b"def g(:\n", "f") is None
+
+
+@pytest.mark.parametrize(
+    ("source", "modules"),
+    [
+        ("from torch import nn", {"torch"}),
+        ("def g():\n    import numpy, torch.nn as nn", {"torch"}),
+        ("__import__('torch')", {"torch"}),
+        ('{"a": ["import torch\\n"]}', {"torch"}),
+        ("import torch\nfrom matplotlib import pyplot", {"torch", "matplotlib.pyplot"}),
+        ("# torch would do the same\nimport numpy as np\ntorches = 1", set()),
+    ],
+)
+def test_what_is_slow_to_import_is_seen_in_a_source(source: str, modules: set[str]) -> None:
+    assert heavy_imports(source.encode()) == modules
