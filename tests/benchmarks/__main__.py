@@ -91,7 +91,8 @@ def measured(part: Part, quick: bool) -> tuple[str, bool]:
     if len(command) > 1 and command[1].endswith(".py") and not (ROOT / command[1]).exists():
         return f"## {part.title}\n\nThere is no {Path(command[1]).name} here.\n", False
     start = time.perf_counter()
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])  # nbgrader calls alembic
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PATH": path}
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=environment)
     ok = run.returncode == 0
     text = run.stdout.strip() if ok else f"{run.stdout.strip()[-2000:]}\n{run.stderr.strip()[-2000:]}"

@@ -61,7 +61,8 @@ def nbgrader(python: Path, folder: Path, count: int) -> Callable[[], None]:
     cells += [new_code_cell(check, metadata=_meta(name, grade=True, locked=True, points=1)) for name, check in CHECKS.items()]
     _write(folder / "source" / "lesson" / f"{NAME}.ipynb", cells)
     (folder / "nbgrader_config.py").write_text("c = get_config()\nc.CourseDirectory.course_id = 'course'\n", encoding="utf-8")
-    run = {"cwd": folder, "check": True, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    path = {**os.environ, "PATH": os.pathsep.join([str(python.parent), os.environ.get("PATH", os.defpath)])}
+    run = {"cwd": folder, "check": True, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "env": path}
     command = [python, "-m", "nbgrader"]
     subprocess.run([*command, "generate_assignment", "lesson", "--create", "--force"], **run)  # type: ignore[call-overload]
     for number in range(count):
