@@ -61,7 +61,8 @@ PARTS = (
 )  # fmt: skip
 NUMPY = ("-k", "numpy_attention")  # a large class on one module: the whole lesson takes an hour
 LARGE = (
-    Part("2,000 submissions, hostile ones among them", script(CLASS, "--soak", "2000"), NUMPY),
+    Part("2,000 submissions, all right", script(CLASS, "--soak", "2000", "--right", *NUMPY)),
+    Part("A large class, hostile ones among it", script(CLASS, "--soak", "2000"), ("--soak", "240", *NUMPY)),
     Part("Killed twenty times", script(CLASS, "--kills", "20", "--sizes", "60"), NUMPY),
 )
 

@@ -157,9 +157,9 @@ def results(out: Path) -> dict[str, str]:
     return {str(path.relative_to(out)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-def soak(count: int, select: str) -> None:
+def soak(count: int, select: str, everybody_right: bool) -> None:
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as out:
-        write(Path(folder), count)
+        tame(Path(folder), count, True) if everybody_right else write(Path(folder), count)
         temporary = set(Path(tempfile.gettempdir()).iterdir())
         process = subprocess.Popen(command(Path(folder), Path(out), "-k", select), cwd=ROOT, stdout=subprocess.DEVNULL)
         journal, due, seen = Path(out) / "results.jsonl", count // 10, set[int]()
@@ -234,7 +234,7 @@ def main() -> None:
     given = parser.parse_args()
     sizes, workers = ([int(part) for part in text.split(",")] for text in (given.sizes, given.workers))
     if given.soak:
-        soak(given.soak, given.select)
+        soak(given.soak, given.select, given.right)
     elif given.kills:
         kills(sizes[0], given.kills, given.select)
     elif given.against:
