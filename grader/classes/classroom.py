@@ -187,7 +187,8 @@ def _publish(journal: Journal, found: list[Found], out: Path, course: Course) ->
 
 
 def _write(path: Path, text: str) -> None:
-    data = text.encode()
+    """Whole or not at all. It is not waited for the disk: what is lost with the power is made again from the journal."""
+    data, beside = text.encode(), path.with_name(f".{path.name}.new")
     if not path.is_file() or path.read_bytes() != data:
-        with _replacing(path) as file:
-            file.write(data)
+        beside.write_bytes(data)
+        beside.replace(path)
