@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from .course import Rule
 from .notebooks import UNREADABLE, parse
 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-_HEAVY = {
-    module: re.compile(rb"""\b(?:from|import)\s[^\n]*\b%b\b|["']%b\b""" % (name, name))
+_HEAVY = {  # no further on a line than anybody writes: a million bytes of "import" must not take the square of that
+    module: re.compile(rb"""\b(?:from|import)\s[^\n]{0,99}\b%b\b|["']%b\b""" % (name, name))
     for module, name in (("torch", b"torch"), ("matplotlib.pyplot", b"matplotlib"))
 }
 _parsed = functools.lru_cache(maxsize=16)(ast.parse)
@@ -97,13 +97,18 @@ def _names(node: ast.AST) -> Iterator[str]:
 
 def loop_around(source: bytes, line: int, kinds: tuple[type[ast.While] | type[ast.For], ...]) -> int | None:
     """The first line of the outermost loop of these kinds around a line, in the function that the line is in."""
-    try:
-        statements = (node for node in ast.walk(parse(source)) if isinstance(node, ast.stmt))
-        around = [node for node in statements if node.lineno <= line <= (node.end_lineno or 0)]
-    except UNREADABLE:
-        return None
+    around = [node for node in _blocks(source) if node.lineno <= line <= (node.end_lineno or 0)]
     inside = max((node.lineno for node in around if isinstance(node, _DEFINITIONS)), default=0)
     return min((node.lineno for node in around if isinstance(node, kinds) and node.lineno >= inside), default=None)
+
+
+@functools.lru_cache(maxsize=16)  # a deep way to a loop asks a hundred times
+def _blocks(source: bytes) -> Sequence[ast.stmt]:
+    """The loops, functions and classes of a file; none where it can't be parsed."""
+    try:
+        return [node for node in ast.walk(parse(source)) if isinstance(node, (ast.While, ast.For, *_DEFINITIONS))]
+    except UNREADABLE:
+        return []
 
 
 @functools.lru_cache(maxsize=64)

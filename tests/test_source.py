@@ -69,6 +69,7 @@ def test_what_a_function_is_made_of_can_not_be_told_beside_a_cell_that_is_no_pyt
         ('{"a": ["import torch\\n"]}', {"torch"}),
         ("import torch\nfrom matplotlib import pyplot", {"torch", "matplotlib.pyplot"}),
         ("# torch would do the same\nimport numpy as np\ntorches = 1", set()),
+        ("import " * 140_000, set()),  # a second; hours when the whole line is looked through from each of them
     ],
 )
 def test_what_is_slow_to_import_is_seen_in_a_source(source: str, modules: set[str]) -> None:
